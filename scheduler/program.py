@@ -155,6 +155,9 @@ class Program:
         Shards that one process loads at the same time, where that takes memory; by default as it has threads.
     unit : str, default="update"
         What `Outcome.updates` counts, for the progress bar.
+    format_name : str, default=""
+        The name of the program in checkpoints, its class by default. A class that is renamed keeps the old
+        name, so that checkpoints go on.
     may_rise : bool, default=False
         True if rounds draw from a distribution: an objective that rises is then no sign of divergence.
 
@@ -227,6 +230,7 @@ class Program:
     spreads: bool = False
     loads_at_once: int | None = None
     unit: str = "update"
+    format_name: str = ""
     may_rise: bool = False
 
     # Where a shard lies ---------------------------------------------------------------------------
@@ -242,7 +246,7 @@ class Program:
         Returns
         -------
         object
-            A dict if `saved` names some of its entries.
+            A dict, or another object whose arrays are read and set by name, if `saved` names some of them.
         """
         return data
 

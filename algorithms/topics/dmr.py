@@ -236,7 +236,8 @@ class DMRTopicModel(FittedTopicModel):
         return with_rows(corpus, "design", (design - means) / scales)
 
     def _program(self, documents, corpus, sampler, model, seed, options):
-        from .samplers.regression import CoefficientPrior, RotatingRegression
+        from .blocks.program import TopicProgram
+        from .samplers.regression import CoefficientPrior, CovariateGibbs
 
         alpha, beta = model
         design = self._held[1]
@@ -246,15 +247,14 @@ class DMRTopicModel(FittedTopicModel):
         scale[0] = self.intercept_scale
         prior = CoefficientPrior(start[0].copy(), scale)
         n_threads = effective_n_jobs(self.n_jobs) if documents.engine == "local" else 1
-        options = self._own_options(options)
-        options |= {"prior": prior, "burn_in": self.max_iter // 2, "n_threads": n_threads}
-        program = RotatingRegression(corpus, self.n_components, start, beta, seed, **options)
-        return documents.checked(program)
+        sampler = CovariateGibbs(prior, self.max_iter // 2, n_threads)
+        options = self._own_options(options) | {"sampler": sampler}
+        return documents.checked(TopicProgram(corpus, self.n_components, start, beta, seed, **options))
 
     def _read(self, gathered, history, before):
         known, design, means, scales = self._held
         super()._read(gathered, history, before)
-        draws = gathered.draws / scales
+        draws = gathered.extra["draws"] / scales
         draws[:, :, 0] -= draws[:, :, 1:] @ means[1:]
         self.coef_draws_, self.coef_ = draws, draws.mean(axis=0)
         self.covariates_, self.coef_names_, self.design_ = known.as_dict(), known.names, design
@@ -268,8 +268,9 @@ class DMRTopicModel(FittedTopicModel):
 
         parts = super()._fingerprint(X, program, topics, labels)
         _, design, *_ = self._held
+        prior = program.sampler.prior
         parts |= {"model": "dmr", "design": sha256(np.ascontiguousarray(design).tobytes()).hexdigest()}
-        return parts | {"prior": [program.prior.mean.tolist(), program.prior.scale.tolist()]}
+        return parts | {"prior": [prior.mean.tolist(), prior.scale.tolist()]}
 
     # Using --------------------------------------------------------------------------------------
 

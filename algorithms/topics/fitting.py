@@ -42,7 +42,7 @@ from .growing import (
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
 from .rules import ANNEALED_OF_MORE
-from .samplers.choose import annealing_of, fits_shards, program_of, settled, state_of_one_piece
+from .samplers.choose import annealed_of, fits_shards, program_of, settled, state_of_one_piece
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
 
@@ -200,7 +200,7 @@ class FittedTopicModel(TopicModel):
             part, young = check_forget(forget, n_new, n_old)
             seed, options = derived(seed, self.n_batch_iter_), documents.options("gibbs")
             before, known["background"] = forgotten(before, part, seed)
-            program = program_of("gibbs")(corpus, n_topics, *model, seed, **options | known)
+            program = program_of("gibbs", corpus, n_topics, *model, seed, **options | known)
             documents.checked(program)
             if young:
                 program.priors = YoungPriors.of_model(model[0], model[1], n_new, n_old)
@@ -260,8 +260,9 @@ class FittedTopicModel(TopicModel):
             return documents.checked(
                 program_that_finds(corpus, len(model[0]), model[1], seed, options, **own)
             )
-        program = program_of(sampler)(corpus, len(model[0]), *model, seed, **options)
-        return documents.checked(program)
+        sweeps = self.max_iter if self.n_draws else None
+        options |= {"sweeps": sweeps} if sampler == "both" else {}
+        return documents.checked(program_of(sampler, corpus, len(model[0]), *model, seed, **options))
 
     def _own_options(self, options, *gone):
         """Options of a program with parameters of its own, which are drawn when annealing is over."""
@@ -276,14 +277,16 @@ class FittedTopicModel(TopicModel):
         """The program of a fit, begun at random, or from topics drawn by an earlier model."""
         anneals = at_hand is None and known["seeds"] is None and corpus.labels is None and not self.exact
         own = {"fits_priors": self.optimize_priors, "averages": known["averages"]}
-        own |= annealing_of(sampler, anneals, self.max_iter if self.n_draws else None)
+        sweeps = self.max_iter if self.n_draws else None
+        own["annealed"] = annealed_of(sampler, sweeps) if anneals else 0
         options = documents.options(sampler, *([] if at_hand is None else ["gibbs"]))
         drawn = corpus
         if at_hand is not None:
             from .blocks.at_hand import FirstTopics, tokens_of, with_first_topics
+            from .samplers.gibbs import Gibbs
 
             alpha, beta = model
-            options_at_hand: dict = options | at_hand
+            options_at_hand: dict = options | at_hand | {"sampler": Gibbs()}
             first = FirstTopics(corpus, len(alpha), alpha, beta, derived(seed, 0), **options_at_hand)
             drawn = with_first_topics(documents.checked(first), corpus, documents.engine, documents.n_jobs)
         if fits_shards(sampler, self.device):

@@ -43,23 +43,24 @@ def check_auto(model, given):
 
 def program_that_finds(corpus, n_topics, beta, seed, options, *, alpha=None, gamma=None, exact=False):
     """The program of a fit that finds how many of `n_topics` topics are used."""
-    from .samplers.hierarchical import Concentrations, RotatingHierarchical
+    from .blocks.program import TopicProgram
+    from .samplers.hierarchical import Concentrations, HierarchicalGibbs
 
-    own = Concentrations(_MEAN if gamma is None else float(gamma), alpha is None, gamma is None)
+    concentrations = Concentrations(_MEAN if gamma is None else float(gamma), alpha is None, gamma is None)
     shares = np.full(n_topics, (_MEAN if alpha is None else float(alpha)) / n_topics)
     left_out = ("fits_priors", "annealed", "seeds")
     options = {name: value for name, value in options.items() if name not in left_out}
-    return RotatingHierarchical(
-        corpus, n_topics, shares, beta, seed, concentrations=own, merges=not exact, **options
-    )
+    sampler = HierarchicalGibbs(concentrations, merges=not exact)
+    return TopicProgram(corpus, n_topics, shares, beta, seed, sampler=sampler, **options)
 
 
 def leave_out_unused(model, gathered):
     """Take topics without tokens out of a model; keep which are left, for `shares_of_used`."""
     used = np.flatnonzero(np.asarray(model.word_topic_counts_.sum(axis=0)).ravel())
-    model._used, model.n_topics_, model.gamma_ = used, len(used), gathered.gamma
-    if len(gathered.numbers):
-        ends = gathered.numbers[:, :1] + 1.645 * np.sqrt(gathered.numbers[:, 1:]) * [-1, 1]  # of 90 %
+    model._used, model.n_topics_, model.gamma_ = used, len(used), gathered.extra["gamma"]
+    numbers = gathered.extra["numbers"]
+    if len(numbers):
+        ends = numbers[:, :1] + 1.645 * np.sqrt(numbers[:, 1:]) * [-1, 1]  # of 90 %
         low, high = np.rint([ends[:, 0].min(), ends[:, 1].max()])
         model.n_topics_interval_ = np.array([min(low, len(used)), max(high, len(used))], int)
     model.doc_topic_prior_ = model.doc_topic_prior_[used]
@@ -78,15 +79,14 @@ def shares_of_used(model, shares):
 
 def fingerprint_of_prior(program):
     """What a checkpoint of such a fit belongs to besides what one of plain LDA does."""
-    own = program.concentrations
-    drawn = [own.draws_alpha, own.draws_gamma]
-    merged = program.merging.wanted
+    sampler = program.sampler
+    concentrations = sampler.concentrations
     return {
         "model": "hdp",
-        "gamma": own.gamma,
-        "draws": drawn,
-        "total": program.concentration,
-        "merges": merged,
+        "gamma": concentrations.gamma,
+        "draws": [concentrations.draws_alpha, concentrations.draws_gamma],
+        "total": sampler.concentration,
+        "merges": sampler.merging.wanted,
     }
 
 
@@ -96,7 +96,7 @@ def warn_of_number(model, program, more):
 
     n_topics, ended = program.n_topics, model.n_iter_ == model.max_iter
     message = None
-    if program.merging.wanted and ended and model.n_iter_ < FIRST_JUDGED:
+    if program.sampler.merging.wanted and ended and model.n_iter_ < FIRST_JUDGED:
         message = (
             f"the fit ended after {model.n_iter_} sweeps, before leftovers were told from topics (sweep "
             f"{FIRST_JUDGED}): n_topics_={model.n_topics_} may be too many; raise max_iter"

@@ -209,7 +209,8 @@ class KeyATM(FittedTopicModel):
             )
 
     def _program(self, documents, corpus, sampler, model, seed, options):
-        from .samplers.keywords import RotatingKeywords
+        from .blocks.program import TopicProgram
+        from .samplers.keywords import KeywordGibbs
 
         seed_words, vocabulary = self._given
         columns = self._columns(vocabulary)
@@ -220,9 +221,9 @@ class KeyATM(FittedTopicModel):
         keywords = sparse.csr_array(keywords * float(self.keyword_prior))
         alpha, beta = model
         options = self._own_options(options, "seeds")
-        options |= {"keywords": keywords, "switch": _check_switch(self.switch_prior)}
-        program = RotatingKeywords(corpus, self.n_components, alpha, beta, seed, **options)
-        return documents.checked(program)
+        sampler = KeywordGibbs(keywords, _check_switch(self.switch_prior))
+        options |= {"sampler": sampler, "seeds": sampler.seeds}
+        return documents.checked(TopicProgram(corpus, sampler.n_columns, alpha, beta, seed, **options))
 
     def _warn_of_unseen(self, keywords, frequency, vocabulary):
         """Warn of keywords that no document has: they are likely misspelt, and say nothing of topics."""
@@ -240,8 +241,9 @@ class KeyATM(FittedTopicModel):
     def _read(self, gathered, history, before):
         """Take the model: the two columns of a topic become weights of its expected words."""
         super()._read(gathered, history, before)
-        self.seed_prior_, off, on = None, self.word_topic_counts_, gathered.keywords
-        weights, sums = gathered.weights, topic_totals(gathered.weights)
+        self.seed_prior_, off, on = None, self.word_topic_counts_, gathered.extra["keywords"]
+        weights = gathered.extra["weights"]
+        sums = topic_totals(weights)
         g_on, g_off = _check_switch(self.switch_prior)
         n_off, n_on = (topic_totals(part).astype(np.float64) for part in (off, on))
         # Counts of other words have the factor 1, those of keywords this.
@@ -277,7 +279,7 @@ class KeyATM(FittedTopicModel):
 
     def _fingerprint(self, X, program, topics, labels):
         parts = super()._fingerprint(X, program, topics, labels)
-        return parts | {"model": "keyatm", "switch": program.switch.tolist()}
+        return parts | {"model": "keyatm", "switch": program.sampler.switch.tolist()}
 
     def _check_state(self):
         super()._check_state()

@@ -255,21 +255,21 @@ class SupervisedLDA(FittedTopicModel):
         return (y - y.mean()) / scale, None, float(y.mean()), scale
 
     def _program(self, documents, corpus, sampler, model, seed, options):
-        from .samplers.supervised import Response, RotatingSupervised
+        from .blocks.program import TopicProgram
+        from .samplers.supervised import Response, ResponseGibbs
 
         targets, classes, *_ = self._held
         n_predictors = 1 if classes is None else len(classes)
         response = Response(_FAMILIES[self.response], n_predictors, float(self.prior_scale) ** -2.0)
         alpha, beta = model
-        options = self._own_options(options)
-        options |= {"response": response, "targets": targets, "burn_in": self.max_iter // 2}
-        program = RotatingSupervised(corpus, self.n_components, alpha, beta, seed, **options)
-        return documents.checked(program)
+        sampler = ResponseGibbs(response, targets, self.max_iter // 2)
+        options = self._own_options(options) | {"sampler": sampler}
+        return documents.checked(TopicProgram(corpus, self.n_components, alpha, beta, seed, **options))
 
     def _read(self, gathered, history, before):
         _, classes, centre, scale = self._held
         super()._read(gathered, history, before)
-        own = gathered.coefficients
+        own = gathered.extra["coefficients"]
         if classes is None:
             self.__dict__.pop("classes_", None)
             self.coef_ = own.eta[:, 0] * scale

@@ -24,7 +24,15 @@ _RTOL = 1e-6  # what `publish` gives may be summed in another order than what `s
 def check_saved(program, state):
     """Check that a state has the arrays that `Program.saved` names."""
     for name in program.saved:
-        if not isinstance(state, dict) or not isinstance(state.get(name), np.ndarray):
+        try:
+            array = state[name]
+        except (
+            TypeError,
+            LookupError,
+            AttributeError,
+        ):  # a state that has no arrays by name, or not this one
+            array = None
+        if not isinstance(array, np.ndarray):
             raise DataError(
                 f"saved names {shortened(name)}, but the state that {type(program).__name__}.load makes has "
                 "no such array"
@@ -80,7 +88,7 @@ def laid_over(program, block, packed, there):
 def identity_of(program, schedule):
     """Return what a checkpoint belongs to, in addition to the caller's fingerprint."""
     return {
-        "program": type(program).__name__,
+        "program": program.format_name or type(program).__name__,
         "schedule": type(schedule).__name__,
         "n_shards": len(program.shards),
         "n_blocks": int(program.n_blocks),

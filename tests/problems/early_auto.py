@@ -6,4 +6,4 @@ def make_early(monkeypatch, gibbs_topics=63, annealed=3, most=6):
     samplers = "stradask.algorithms.topics.samplers"
     monkeypatch.setattr(f"{samplers}.choose.GIBBS_TOPICS", gibbs_topics)
     monkeypatch.setattr(f"{samplers}.annealing.ANNEALED_PASSES", 4 * annealed)
-    monkeypatch.setattr("stradask.algorithms.topics.blocks.handover.WARP_SWEEPS", most)
+    monkeypatch.setattr("stradask.algorithms.topics.samplers.auto.WARP_SWEEPS", most)

@@ -6,10 +6,11 @@ from scipy.special import gammaln
 
 from stradask.algorithms.topics.blocks.document_rows import PackedLists
 from stradask.algorithms.topics.blocks.groups import deal_words, number_of_groups, number_of_rows
+from stradask.algorithms.topics.blocks.program import TopicProgram
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, with_labels
 from stradask.algorithms.topics.evaluation import padded_vector
 from stradask.algorithms.topics.samplers.annealing import Priors, first_topics
-from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
+from stradask.algorithms.topics.samplers.choose import program_of
 from stradask.kernels.lda import gibbs as kernels
 from stradask.kernels.lda import host, light
 from stradask.kernels.lda.alias import alias_tables
@@ -51,10 +52,10 @@ class Layout:
 
 
 class Chain(Layout):
-    """A program of topics, its shards and its blocks; `topics` are those of the tokens as laid out here."""
+    """A program of topics, its shards and its blocks; `sampler` is one, or the name of a program."""
 
     def __init__(
-        self, X, n_topics, alpha, beta, seed, *, kind=RotatingGibbs, n_groups=None, exact=False, labels=None,
+        self, X, n_topics, alpha, beta, seed, *, sampler="gibbs", n_groups=None, exact=False, labels=None,
         **options,
     ):  # fmt: skip
         groups = 1 if exact else n_groups or groups_of(X, n_topics)
@@ -62,8 +63,12 @@ class Chain(Layout):
         corpus = corpus_of_matrix(X, groups, copies=False)
         corpus = corpus if labels is None else with_labels(corpus, labels)
         exact = exact or (n_groups is None and groups == 1)
-        self.program = kind(corpus, n_topics, alpha, beta, seed, exact=exact, in_process=True, **options)
-        self.n_topics, self.kind = n_topics, self.program.kind
+        model, options = (corpus, n_topics, alpha, beta, seed), {"exact": exact, "in_process": True} | options
+        if isinstance(sampler, str):
+            self.program = program_of(sampler, *model, **options)
+        else:
+            self.program = TopicProgram(*model, sampler=sampler, **options)
+        self.n_topics, self.kind, self.sampler = n_topics, self.program.kind, self.program.sampler
         self.begin_from(None)
 
     def __getattr__(self, name):  # totals, alpha, beta, annealed, joint...
@@ -80,10 +85,10 @@ class Chain(Layout):
         for g, state in enumerate(self.states):
             if topics is not None:
                 own = topics[self._places(g)].astype(self.kind)
-                state["topics"][:] = own[:, None] if state["topics"].ndim == 2 else own
+                state.topics[:] = own[:, None] if state.topics.ndim == 2 else own
             for b, value in enumerate(self.blocks):
-                program._fill(state, b, value)
-            own = program.own_topics(state, 0, len(state["topics"]))
+                program.sampler.fill(state, b, value)
+            own = program.sampler.own_topics(state, 0, len(state.topics))
             program.totals = program.totals + np.bincount(own, minlength=self.n_topics)
         self._sync(program.publish())
         return self
@@ -104,7 +109,7 @@ class Chain(Layout):
         """Of the tokens."""
         topics = np.empty(self.n_tokens, self.kind)
         for g, state in enumerate(self.states):
-            topics[self._places(g)] = self.program.own_topics(state, 0, len(state["topics"]))
+            topics[self._places(g)] = self.sampler.own_topics(state, 0, len(state.topics))
         return topics
 
     def sweep(self, round_):
@@ -127,12 +132,12 @@ class Chain(Layout):
 
     def joint_log_likelihood(self):
         """As the program reports it."""
-        words = [self.program.word_part(b, value, self.beta) for b, value in enumerate(self.blocks)]
-        return self.program.joint([self.program.measure(state) for state in self.states], sum(words))
+        words = [self.sampler.word_part(b, value, self.beta) for b, value in enumerate(self.blocks)]
+        return self.sampler.log_likelihood([self.program.measure(state) for state in self.states], sum(words))
 
     def word_topic_counts(self):
         """Of the blocks."""
-        counted = [part for b, v in enumerate(self.blocks) for part in self.program.counts_of_block(b, v)]
+        counted = [part for b, v in enumerate(self.blocks) for part in self.sampler.counts_of_block(b, v)]
         return self.program.word_counts(counted)
 
     def doc_topic_counts(self):
@@ -152,7 +157,8 @@ class Chain(Layout):
         self.program.restore({name: array for name, array in arrays.items() if "-" not in name})
         self.states = [self.program.load(shard) for shard in self.program.shards]
         for g, state in enumerate(self.states):
-            state |= {name: arrays[f"shard-{g}/{name}"].copy() for name in self.program.saved}
+            for name in self.program.saved:
+                state[name] = arrays[f"shard-{g}/{name}"].copy()
         blocks = range(self.program.n_blocks)
         self.blocks = [self.program.unpack(b, arrays[f"block-{b}"].copy()) for b in blocks]
         self._sync(self.program.publish())

@@ -14,7 +14,7 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.topics.corpus.shard_input import Survey, corpus_of_matrix
-from stradask.algorithms.topics.samplers.auto import RotatingAuto
+from stradask.algorithms.topics.samplers.choose import annealed_of, program_of
 from stradask.errors import WorkerLost
 from stradask.scheduler import Program, RotationSchedule, StaticSchedule, run
 from stradask.scheduler.place import open_session
@@ -179,7 +179,8 @@ def test_shards_are_kept_over_the_change_of_samplers(one_process, monkeypatch, r
 
     def fit():
         priors = np.full(80, 0.1), np.full(40, 0.01)
-        program = RotatingAuto(corpus_of_matrix(counts, 4), 80, *priors, 5, anneals=True)
+        corpus, annealed = corpus_of_matrix(counts, 4), annealed_of("both")
+        program = program_of("both", corpus, 80, *priors, 5, annealed=annealed)
         found = run(program, program.schedule, max_rounds=9, engine=one_process.scheduler_address).fetched
         return found.words.toarray(), found.ran
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from ....scheduler.engine import run
 from ..corpus.shard_input import read_again
-from ..samplers.gibbs import RotatingGibbs
+from .program import TopicProgram
 
 SWEEPS = 5  # of Gibbs sampling with fixed topics
 
 
-class FirstTopics(RotatingGibbs):
+class FirstTopics(TopicProgram):
     """Draws topics that another program begins from."""
 
     def collect(self, ask, documents=True):

@@ -43,9 +43,8 @@ def add_csr(indptr, indices, data, weight, sums):
     sums[rows, indices] += weight * data
 
 
-def check_sums(state):
-    """Refuse sums of a checkpoint, the entry of a shard's state if there is one, that cannot be."""
-    sums = state.get("sums")
+def check_sums(sums):
+    """Refuse sums of a checkpoint, if there are some, that cannot be."""
     if sums is not None and not ((sums >= 0).all() and np.isfinite(sums).all()):
         raise unfit("sums")
 

@@ -56,7 +56,7 @@ def _packed_draw(gathered):
     alpha, beta = np.asarray(gathered.alpha), np.asarray(gathered.beta)
     draw = {"alpha": alpha, "beta": beta[:1] if np.ptp(beta) == 0 else beta}
     counted = {"words": gathered.word_topic_counts(), "documents": gathered.doc_topic_counts()}
-    counted["keywords"] = getattr(gathered, "keywords", None)
+    counted["keywords"] = gathered.extra.get("keywords")
     for kind, counts in counted.items():
         if counts is not None:
             draw |= {f"{kind}_{name}": array for name, array in pack(counts).items()}

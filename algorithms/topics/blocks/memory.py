@@ -289,8 +289,8 @@ class WarmUp:
     def __call__(self):
         """Draw the topics of a few tokens."""
         from ..corpus.shard_input import corpus_of_matrix
-        from ..samplers.gibbs import RotatingGibbs
+        from ..samplers.choose import program_of
 
         corpus = corpus_of_matrix(sparse.csr_array(np.ones((4, 4), np.int32)), 1)
-        program = RotatingGibbs(corpus, 2, np.full(2, 0.1), np.full(4, 0.1), 0, in_process=True)
+        program = program_of("gibbs", corpus, 2, np.full(2, 0.1), np.full(4, 0.1), 0, in_process=True)
         run(program, program.schedule, max_rounds=2)

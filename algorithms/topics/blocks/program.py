@@ -1,118 +1,342 @@
-"""The part that samplers over shards and blocks share: the coordinator, and the reading of the model.
+"""The program of all topic models: documents in shards, words in blocks that travel, and a sampler.
 
-Counts of words are in blocks, those of documents in shards; the coordinator has the topic totals and the
-priors, and of the last sweep the figures from which the log-likelihood and new priors follow.
+A sweep of B shards and B blocks runs B steps (sub-epochs); in step p shard i works on block (i + p) mod B.
+No two shards that work at a time share a document or a word. Layout, order and random streams follow from
+the shards alone, so that the model is *bitwise* the same on threads, from files and on any number of workers.
+Only what a shard must know of the others' tokens travels, with the block. On threads of one process nothing
+is packed or copied: blocks stay where they are, and shards take turns. The changes of the topic totals are
+added up after every step: within one, a shard sees its own changes only.
+
+In the first round a turn of the rotation comes before, in which blocks are filled with the first topics.
+
+A sampler (`samplers.gibbs.Gibbs`) draws the topics. The program lays shards out, keeps the topic totals and
+the priors at the coordinator, and reads the model. Of two samplers the second takes over when the first says
+so (`samplers.auto`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.special import gammaln
 
 from ....kernels.lda import counts as topic_counts
+from ....kernels.lda import gibbs as kernels
+from ....kernels.lda import host
+from ....scheduler.allocation import return_freed_memory
 from ....scheduler.program import Outcome, Program
+from ....scheduler.schedules.switching import SwitchSchedule
 from ...inputs.indices import narrow_csr
-from .. import priors
-from ..corpus.shard_input import CorpusSize
-from ..samplers.annealing import MEASURE_EVERY, OneSampler, is_time_for_priors
-from .restoring import taken, unfit
-from .word_blocks import SeedsOfBlocks, Words, add_changes, changes_of
+from ..corpus.shard_input import CorpusSize, let_go, opened_numbers, read_again, words_of
+from ..samplers.annealing import MEASURE_EVERY, Priors
+from ..samplers.gibbs_steps import all_steps, tasks_of_a_step
+from .restoring import damaged, taken, unfit
+from .shard import TopicShard
+from .storage import Pool, Storage, fetch, release
+from .word_blocks import SeedsOfBlocks, add_changes, changes_of
+
+_KNOWN = ("labels", "design", "response")  # what a shard may know of its documents, one of these
+_INPUTS = ("number", "first_document", "topics", *_KNOWN)  # of a shard's data, what `begin` takes
 
 
-class RotatingModel(OneSampler, Program):
-    """The part of `RotatingGibbs` that is not sampling."""
+class TopicProgram(Program):
+    """Topics of the tokens of a corpus, drawn by a sampler.
+
+    Parameters
+    ----------
+    corpus : ShardedCorpus
+        Shards with ``topics`` begin from these; with ``labels`` (`LabelledRows`) a document has no other
+        topics.
+    n_topics, alpha, beta, seed
+        `seed` is a key of 64 bits.
+    sampler : Gibbs or (Warp, Gibbs)
+        It is copied. The second of a pair takes over from the first when the `handover` says so.
+    handover : Handover, optional
+    exact : bool
+        One shard, topic totals live.
+    fits_priors : bool
+        Whether alpha and beta are fitted; of a pair of samplers while the second one draws.
+    annealed : int
+        First sweeps that have a larger topic-word prior.
+    folder : path, optional
+        The place of files for arrays that grow with tokens and documents (`Storage`).
+    in_process : bool
+        Whether shards and blocks stay in this process.
+    at_once : int, optional
+        See `FirstCountThenRotate`.
+    seeds : CSR array of float64, shape (n_words, n_topics), optional
+        Added to beta. Tokens of these words begin in their topics.
+    background : CSR matrix of shape (n_words, n_topics), optional
+        Counts of tokens that are not in the corpus and do not change; with it priors are not fitted.
+    averages : bool, default=False
+        Whether documents' counts are averaged over sweeps (`averages`).
+    """
 
     corpus: CorpusSize
-    words: Words
-    schedule: Any
-    seeds: Any
-    seeded: SeedsOfBlocks | None
-    background: Any
-    background_totals: Any
-    totals: Any
-    n_topics: int
-    n_tokens: int
-    kind: Any
-    documents: type  # of the counts of documents
-    seed: Any
-    fits_priors: bool
-    in_process: bool
-    on_disk: bool
-    put_away: Any
-    rows: list | None  # which documents of X each shard has, where they are not in order
-    labels: Any
-    labelled: bool
-    averages: bool
-    _word_part: float
-    _figures: list[dict]
-    _block_figures: list[dict]
     on_gpu = False
     travels, joins, keeps_copies, unit = True, True, True, "token"
+    takes_together = True
     measure_every = MEASURE_EVERY
-    prior_figures = "word_counts"  # figures with which priors are fitted after a sweep
-    barrier: str | int = "step"
+
+    def __init__(
+        self, corpus, n_topics, alpha, beta, seed, *, sampler, handover=None, exact=False, fits_priors=False,
+        annealed=0, folder=None, in_process=False, at_once=None, seeds=None, background=None, averages=False,
+    ):  # fmt: skip
+        self.corpus, self.shards = corpus.summary, corpus.shards
+        self.shard_weights, self.rows, self.longest = corpus.weights, corpus.rows, corpus.longest
+        self.labels, self.labelled = corpus.labels, corpus.labels is not None
+        self.on_disk = folder is not None and at_once is not None
+        self.in_process = in_process or self.on_disk
+        # Few files: those of one array each would be more than a process may have open.
+        self.pool = Pool(folder) if self.in_process and folder is not None else None
+        self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
+        self.n_topics, self.seed = n_topics, np.uint64(seed)
+        self.exact, self.folder, self.at_once = int(exact), folder, at_once
+        self.n_tokens = int(corpus.frequency.sum())
+        self.background, self.background_totals = background, np.zeros(n_topics, np.int64)
+        if background is not None:
+            self.background_totals += np.asarray(background.sum(axis=0, dtype=np.int64)).ravel()
+        self.totals = self.background_totals.copy()
+        self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
+        self.averages, self.seeds, self._fits_priors = averages, seeds, fits_priors
+        samplers = sampler if isinstance(sampler, tuple) else (sampler,)
+        self.samplers = tuple(each.bound(self, corpus) for each in samplers)
+        self.stage, self.handover = 0, handover  # the number of the sampler that draws, and when it changes
+        self.seeded = None if seeds is None else SeedsOfBlocks(seeds, self.words)
+        schedules = [each.schedule for each in self.samplers]
+        self.schedule: Any = SwitchSchedule(*schedules) if self.handover else schedules[0]
+        self.n_blocks = self.samplers[-1].schedule.n_blocks
+        self.priors: Priors = self.sampler.first_priors(alpha, beta, annealed)
+        nothing = (np.zeros(0, np.int64), Storage(), self.labels[:0] if self.labelled else None)
+        documents = self.samplers[-1].document_kind(*nothing)
+        self.documents, self.list_names = type(documents), tuple(documents.arrays())
+        self.saved = ("topics", *self.list_names, *(("sums",) if averages else ()))
+        self.word_part = np.nan  # of the log-likelihood
+        self.shard_figures: list[dict] = [{} for _ in self.shards]  # of the last sweep
+        self.block_figures: list[dict] = [{} for _ in range(self.n_blocks)]  # of the last shard that had it
 
     def __getstate__(self):
         """Arrays of all documents stay with the coordinator."""
         return vars(self) | {"rows": None, "labels": None}
 
-    # Reading ------------------------------------------------------------------------------------------
+    @property
+    def sampler(self):
+        """The sampler that draws."""
+        return self.samplers[self.stage]
 
-    def word_part(self, block, value, beta):
-        """Sum over the words of a block of lnG(C_wk + beta_w) - lnG(beta_w).
+    @property
+    def words(self):
+        """The words in blocks."""
+        return self.sampler.words
 
-        Of counts on top of a background B it is lnG(B_wk + C_wk + beta_w) - lnG(B_wk + beta_w).
-        """
-        n_rows = len(value.rows)
-        beta = beta[self.words.ids[self.words.of(block)]]
-        row, topic = np.nonzero(value.rows)
-        before = 0 if self.background is None else self.background_of(block)[row, topic]
-        both = gammaln(value.rows[row, topic] + beta[row]) - gammaln(before + beta[row])
-        total = float(both.sum())
-        start = self.words.bounds(block)[n_rows:]
-        total += topic_counts.words(start, value.tokens, beta[n_rows:], self.n_topics)
-        if self.seeded is not None:
-            counts = sparse.vstack(self.counts_of_block(block, value), format="csr")
-            background = None if self.background is None else self.background_of(block)
-            total += self.seeded.log_likelihood(block, counts, beta, background)
-        return total
+    @property
+    def barrier(self):  # type: ignore[override]
+        """When changes of the totals are added up."""
+        return self.sampler.barrier
+
+    @property
+    def name(self):
+        """The name of the sampler, or "auto"."""
+        return "auto" if self.handover else self.sampler.name
+
+    @property
+    def format_name(self):  # type: ignore[override]
+        """The name in checkpoints: those of version 0.2 have the classes of then."""
+        return "RotatingAuto" if self.handover else self.sampler.format_name
+
+    @property
+    def ran(self):
+        """For `LatentDirichletAllocation.sampler_`."""
+        first = {"name": self.sampler.name, "sweep": 1, "topics_per_document": None}
+        return self.handover.ran if self.handover else [first]
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.priors.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.priors.beta
+
+    @property
+    def annealed(self):
+        """Number of annealed sweeps."""
+        return self.priors.annealed
+
+    @property
+    def fits_priors(self):
+        """Whether alpha and beta are fitted now; early counts of warp would make alpha too large."""
+        return self._fits_priors and self.stage == len(self.samplers) - 1
+
+    # Shards -------------------------------------------------------------------------------------------
+
+    def load(self, data):
+        """Read a shard, lay its tokens out and give them their first topics."""
+        n_words, words, storage = self.corpus.n_words, self.words, self.storage()
+        X = read_again(data, n_words)
+        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+        order = np.argsort(lengths, kind="stable")
+        lengths = lengths[order]
+        rank = np.full(n_words, -1, np.int32)
+        rank[words.ids] = np.arange(len(words.ids))
+        X = sparse.csr_array((X.data, rank[X.indices], X.indptr), shape=(len(order), len(words.ids)))
+        n_tokens = int(lengths.sum())
+        docs = storage.zeros(n_tokens + kernels.AHEAD, np.uint32)
+        narrow = np.int32 if n_tokens <= np.iinfo(np.int32).max else np.int64
+        starts = host.lay_out(X, order, docs).astype(narrow)
+        offset = np.zeros(n_words, np.int32)  # no word has more tokens (`check_frequency`)
+        offset[words_of(data["words"])] = opened_numbers(data["offsets"])
+        let_go(data["words"])
+        let_go(data["offsets"])
+        inputs = {name: data[name] for name in _INPUTS if name in data}
+        inputs |= {name: data[name][order] for name in _KNOWN if name in data}
+        shard = TopicShard(order, lengths, docs, starts, offset[words.ids], inputs)
+        if self.on_disk:
+            for name in ("order", "lengths", "starts", "offset"):
+                setattr(shard, name, storage.put(getattr(shard, name)))
+        return self._begin(shard)
+
+    def _begin(self, shard):
+        """Give tokens that are laid out their first topics."""
+        sampler, storage = self.sampler, self.storage()
+        facts = [shard.inputs[name] for name in _KNOWN if name in shard.inputs]
+        shard.documents = sampler.document_kind(shard.lengths, storage, *facts)
+        shard.priors, shard.stage = self.priors, self.stage
+        shard.topics = sampler.lay_out(shard, storage)
+        # Lists that the sampler does without, and a later one has, are empty.
+        shard.lists = dict.fromkeys(self.list_names, np.zeros(0, np.uint8)) | shard.documents.arrays()
+        if self.averages:
+            shard.sums = shard.documents.sums(shard.lengths, storage)
+        self.put_away(shard)
+        return shard
+
+    def renew(self, shard):
+        """Give the tokens their first topics again."""
+        docs = self.samplers[shard.stage].documents_of_tokens(shard)
+        tokens = (shard.order, shard.lengths, docs, shard.starts, shard.offset)
+        return self._begin(TopicShard(*tokens, shard.inputs))
+
+    def sync(self, shard, message):
+        """Take over totals and priors; the message may say that another sampler takes over."""
+        sampler = self.samplers[shard.stage]
+        if "totals" in message:
+            shard.totals = message["totals"]
+        if "alpha" in message:
+            shard.priors = self.priors.replaced(message["alpha"], message["beta"])
+        sampler.receive(shard, message)
+        if not shard.is_ready:
+            sampler.make_ready(shard)
+            shard.is_ready = True
+            self.put_away(shard)
+        if "goes_over" in message and shard.stage == 0:
+            self.handover.move_shard(self, shard)
+
+    def update(self, shard, task):
+        """Fill a block with own tokens, or draw own tokens of its words; return the change of the totals."""
+        sampler = self.samplers[shard.stage]
+        if shard.stage:
+            self.handover.move_block(*self.samplers, task.blocks, task.value)
+        place = sampler.schedule.place(task.round, task.step)
+        if place < 0:
+            result = {"changes": sampler.fill(shard, task.blocks, task.value)}
+            if sampler.schedule.is_last_of_shard(place):
+                self.put_away(shard)
+            return result
+        if place == 0:
+            sampler.before_sweep(shard, task.value)
+        totals = shard.totals.copy()
+        result = sampler.draw(shard, task, totals)  # figures of the sampler for its coordinator
+        changes = changes_of(shard.totals, totals)
+        if len(changes[0]):
+            result["changes"] = changes
+        return result | sampler.figures_after(shard, task, place)
+
+    def run_steps(self, states, blocks, round, first, steps, n_jobs):
+        """All steps of a sweep on threads that take tasks by themselves; see `Program`."""
+        if self.handover or self.schedule.place(round, first) != 0 or not self.sampler.may_run_steps(states):
+            return None
+        for shard, value in zip(states, blocks, strict=True):
+            self.sampler.before_sweep(shard, value)
+        return all_steps(self.sampler, states, blocks, round, first, steps, n_jobs)
+
+    def update_together(self, states, tasks):
+        """As `update`, tasks of a sweep without Python in between; the first has the changes of all."""
+        if self.handover or len(tasks) == 1:
+            return super().update_together(states, tasks)
+        place = self.schedule.place(tasks[0].round, tasks[0].step)
+        if place < 0 or not self.sampler.may_run_steps(states):
+            return super().update_together(states, tasks)
+        for shard, task in zip(states, tasks, strict=True):
+            if place == 0:
+                self.sampler.before_sweep(shard, task.value)
+        changes = tasks_of_a_step(self.sampler, states, tasks)
+        ends = [self.sampler.figures_after(*pair, place) for pair in zip(states, tasks, strict=True)]
+        if len(changes[0]):
+            ends[0]["changes"] = changes
+        return ends
 
     def measure(self, state):
         """Compute the part of a shard's documents for the log-likelihood."""
-        alpha, lengths = state["priors"].alpha, state["lengths"]
-        part = self.document_part(state, alpha)
-        sums = state["documents"].prior_sums(alpha)
-        part += (gammaln(sums) - gammaln(lengths + sums)).sum()
+        value = self.samplers[state.stage].measure(state)
         self.put_away(state)
-        return float(part)
+        return value
 
-    def document_counts(self, state):
+    def document_counts(self, shard):
         """Topic counts of a shard's documents, CSR, in the order of its data."""
-        return self.document_csr(state)[np.argsort(state["order"])]
+        return shard.documents.csr()[np.argsort(shard.order)]
 
-    def document_shares(self, state):
+    def document_shares(self, shard):
         """Topic shares of a shard's documents, in the order of its data; None if no sweep was averaged."""
-        alpha, lengths = state["priors"].alpha, state["lengths"]
-        shares = state["documents"].shares(state["sums"], lengths, alpha)
-        self.put_away(state)
-        return None if shares is None else shares[np.argsort(state["order"])]
+        shares = shard.documents.shares(shard.sums, shard.lengths, shard.priors.alpha)
+        self.put_away(shard)
+        return None if shares is None else shares[np.argsort(shard.order)]
 
-    def document_part(self, state, alpha):
-        """Sum over the documents of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
-        return state["documents"].log_likelihood(0, len(state["lengths"]), alpha)
+    def read_ahead(self, state):
+        """Have the shard read from its files while others are swept."""
+        if self.folder is not None:
+            for array in {**vars(state), **state.lists, **vars(state.documents)}.values():
+                fetch(array)
 
-    def document_csr(self, state):
-        """Topic counts of the documents, CSR, in the order of lengths."""
-        return state["documents"].csr()
+    def put_away(self, shard):
+        """Let go of the memory of a shard in files, after its turn."""
+        if self.on_disk:
+            for array in {**vars(shard), **shard.lists, **vars(shard.documents)}.values():
+                release(array)
+            return_freed_memory()  # else each thread keeps its largest temporaries
 
-    def counts_of_block(self, block, value):
-        """Topic counts of a block's words: CSR of those that keep a row, and of the others."""
-        start = self.words.bounds(block)[len(value.rows) :]
-        others = csr_of_segments(start, value.tokens, self.n_topics)
-        background = 0 if self.background is None else self.background_of(block)
-        return sparse.csr_array(value.rows - background), others
+    def storage(self):
+        """Where arrays of a shard and of blocks are kept."""
+        return self.pool or Storage(self.folder)
+
+    # Blocks -------------------------------------------------------------------------------------------
+
+    def sampler_of(self, block, value):
+        """Return the sampler in whose form a block is."""
+        if self.handover is None or self.handover.is_of_gibbs(self.samplers[1], block, value):
+            return self.samplers[-1]
+        return self.samplers[0]
+
+    def block(self, block):
+        """A block without tokens: the first turn fills it."""
+        return self.sampler.block(block)
+
+    def pack(self, block, value):
+        """Pack a block; of two samplers the first byte says whose it is."""
+        sampler = self.sampler_of(block, value)
+        packed = sampler.pack(block, value)
+        if self.handover is None:
+            return packed
+        return np.concatenate([np.array([self.samplers.index(sampler)], np.uint8), packed])
+
+    def unpack(self, block, packed):
+        """Undo `pack`; every topic and count is checked, for kernels trust them."""
+        if self.handover is None:
+            return self.sampler.unpack(block, packed)
+        if packed.dtype != np.uint8 or packed.ndim != 1 or not len(packed) or packed[0] > 1:
+            raise damaged(block)
+        return self.samplers[packed[0]].unpack(block, packed[1:])
 
     def read_block(self, block, value, fitted=None):
         """Read what the model needs of a block, where it lies; `fitted` is beta where priors are fitted.
@@ -120,9 +344,10 @@ class RotatingModel(OneSampler, Program):
         Returns its part of the log-likelihood, and as `packed_counts` the counts of its words that keep a row
         and of the others: the block itself may have the topics of all tokens.
         """
+        sampler = self.sampler_of(block, value)
         beta = self.beta if fitted is None else np.full_like(self.beta, fitted)
-        both = map(packed_counts, self.counts_of_block(block, value))
-        return self.word_part(block, value, beta), *both
+        both = map(packed_counts, sampler.counts_of_block(block, value))
+        return sampler.word_part(block, value, beta), *both
 
     def background_of(self, block):
         """Counts of a block's words from documents of earlier batches: int32, a row a word."""
@@ -130,13 +355,15 @@ class RotatingModel(OneSampler, Program):
 
     @property
     def bytes_of_blocks(self):
-        """Bytes of all blocks."""
-        return self.words.bytes_of_blocks(self.n_topics, self.kind().itemsize)
+        """Bytes of all blocks: the more of the samplers."""
+        return max(sampler.bytes_of_blocks for sampler in self.samplers)
 
     @property
     def packed_bytes(self):
         """Bytes of all blocks as they are packed, at most: two for each count that is not zero."""
-        words = self.words
+        return max(self._packed_bytes(sampler.words) for sampler in self.samplers)
+
+    def _packed_bytes(self, words):
         n_tokens = int(words.n_tokens.sum())
         n_counts = min(int(self.n_topics * words.n_rows.sum()), self.n_tokens - n_tokens)
         return 2 * max(n_counts, 0) + self.kind().itemsize * n_tokens
@@ -153,8 +380,8 @@ class RotatingModel(OneSampler, Program):
             part = parts.pop(0)
             words = self.words.ids[row : row + part.shape[0]]
             shift = np.repeat(indptr[words] - part.indptr[:-1], np.diff(part.indptr))
-            there = np.arange(part.nnz) + shift
-            indices[there], data[there] = part.indices, part.data
+            places = np.arange(part.nnz) + shift
+            indices[places], data[places] = part.indices, part.data
             row += part.shape[0]
         return sparse.csr_array((data, indices, indptr.astype(wide)), shape=(len(sizes), self.n_topics))
 
@@ -166,11 +393,8 @@ class RotatingModel(OneSampler, Program):
     # At the coordinator -------------------------------------------------------------------------------
 
     def publish(self):
-        """Send the topic totals, and priors where they are fitted."""
-        return {"totals": self.totals} | self._fitted_priors()
-
-    def _fitted_priors(self):
-        return {"alpha": self.alpha, "beta": float(self.beta[0])} if self.fits_priors else {}
+        """Send the topic totals, and what the sampler fits."""
+        return {"totals": self.totals} | self.sampler.publish()
 
     def join(self, partials):
         """Add up changes of the totals: those in partial results, dicts, or what this returned before."""
@@ -185,7 +409,7 @@ class RotatingModel(OneSampler, Program):
 
     def message_of(self, state, joined):
         """Make the totals, which all shards of a worker share."""
-        return {"totals": add_changes(state["totals"].copy(), joined)}
+        return {"totals": add_changes(state.totals.copy(), joined)}
 
     def hear(self, joined):
         """Take the changes of a round into the totals."""
@@ -193,91 +417,55 @@ class RotatingModel(OneSampler, Program):
             self.totals = add_changes(self.totals.copy(), joined)
 
     def aggregate(self, tasks, partials):
-        """Keep the figures of shards and blocks after a sweep, and fit priors where it is time."""
+        """Keep the figures of shards and blocks after a sweep; the sampler fits what it is time for."""
+        sampler = self.sampler
         for task, partial in zip(tasks, partials, strict=True):
             of_words = {name for name in partial if name.startswith("word_")}
-            self._block_figures[task.blocks].update({name: partial[name] for name in of_words})
-            self._figures[task.shard].update({name: partial[name] for name in partial.keys() - of_words})
-        found = set().union(*partials)
-        if "word_part" in found:
-            self._word_part = sum(figures["word_part"] for figures in self._block_figures)
-        message = None
-        if self.prior_figures in found:
-            self._fit_priors(tasks[0].round + 1)
-            message = self._fitted_priors()
-        return Outcome(message, updates=self.n_tokens * self.schedule.repeats)
+            self.block_figures[task.blocks].update({name: partial[name] for name in of_words})
+            self.shard_figures[task.shard].update({name: partial[name] for name in partial.keys() - of_words})
+        names = set().union(*partials)
+        if "word_part" in names:
+            self.word_part = sum(figures["word_part"] for figures in self.block_figures)
+        message = sampler.update(names, tasks[0].round + 1 if tasks else 0)
+        outcome = Outcome(message, updates=self.n_tokens * sampler.schedule.repeats)
+        if self.handover is None:
+            return outcome
+        if self.stage:
+            self.samplers[0].at_hand = None  # in one process all blocks were taken over in the first step
+        elif self.handover.after(sampler.topics_per_document):
+            self.priors, self.stage = Priors(self.alpha, self.beta, 0, self.priors.first), 1
+            return Outcome({"goes_over": True}, updates=outcome.updates, priorities=np.ones(1))
+        return outcome
 
     def objective(self, parts):
         """Compute log p(w, z) per token from the parts of documents and of words."""
-        return self.joint(parts, self._word_part)
-
-    def joint(self, document_parts, word_part):
-        """Compute log p(w, z) per token; with a background, of it given the background."""
-        beta = self.beta.sum() + (0 if self.seeded is None else self.seeded.sums)
-        total = sum(document_parts) + word_part
-        total += (gammaln(self.background_totals + beta) - gammaln(self.totals + beta)).sum()
-        return float(total / self.n_tokens)
-
-    def fits_priors_after(self, swept):
-        """Whether priors are fitted when so many sweeps are done."""
-        return self.fits_priors and is_time_for_priors(swept)
-
-    def figures_of_documents(self, state):
-        """Figures for new priors: how often each count occurs, or, of labelled documents, all counts."""
-        if self.labelled:
-            return {"document_counts": self.document_counts(state)}
-        counts, lengths = priors.tally(self.document_csr(state)), priors.tally_values(state["lengths"])
-        return {"document_counts": counts, "lengths": lengths}
-
-    def figures_of_words(self, state, block, value):
-        """Figures for new priors: how often each count occurs, or, with seed words, all counts."""
-        counts = self.counts_of_block(block, value)
-        if self.seeded is not None:
-            return {"word_counts": counts}
-        return {"word_counts": priors.tally_values(np.concatenate([part.data for part in counts]))}
-
-    def _fit_priors(self, swept):
-        documents = [figures.pop("document_counts") for figures in self._figures]
-        words = [figures.pop("word_counts") for figures in self._block_figures]
-        if self.labelled:
-            alpha = priors.fit_doc_topic_prior(self.in_order_of_X(documents), self.alpha, labels=self.labels)
-        else:
-            lengths = priors.merged([figures["lengths"] for figures in self._figures])
-            alpha = priors.fit_tallied_doc_topic_prior(priors.merged(documents), lengths, self.alpha)
-        if self.seeded is not None:
-            counts = self.word_counts([part for block in words for part in block])
-            self.priors = self.priors.fitted(
-                alpha, lambda: priors.fit_topic_word_prior(counts, self.beta[0], seeds=self.seeds), swept
-            )
-            self._word_part = priors.seeded_word_part(counts, self.beta[0], self.seeds)
-        else:
-            counts, times = merged = priors.merged(words)
-            own = (self.totals, self.corpus.n_words, self.beta[0])
-            self.priors = self.priors.fitted(
-                alpha, lambda: priors.fit_tallied_topic_word_prior(merged, *own), swept
-            )
-            beta = self.beta[0]
-            self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
+        return self.sampler.log_likelihood(parts, self.word_part)
 
     def collect(self, ask, documents=True):
         """Gather the model, or without `documents` the counts of words alone."""
-        return Gathered.of(self, ask, documents)
+        return self.sampler.completed(Gathered.of(self, ask, documents))
 
     def arrays(self):
         """Arrays of a checkpoint besides shards and blocks."""
-        parts = {"seed": self.seed, "totals": self.totals} | self.priors.arrays()
-        return {name: np.asarray(value) for name, value in parts.items()}
+        parts = {"seed": self.seed, "totals": self.totals} | self.priors.arrays() | self.sampler.arrays()
+        return {name: np.asarray(value) for name, value in parts.items()} | (
+            self.handover.arrays() if self.handover else {}
+        )
 
     def restore(self, arrays):
         """Go on from the arrays of a checkpoint of the same corpus and parameters."""
+        if self.handover:
+            self.handover.restore(arrays)
+            self.stage = int(self.handover.done)
         seed, totals = taken(arrays, "seed", "totals")
         fits = seed.shape == () and seed.dtype == np.uint64
         fits = fits and totals.shape == self.totals.shape and totals.dtype == np.int64
         own_totals = totals - self.background_totals if fits else totals
         if not (fits and (own_totals >= 0).all() and int(own_totals.sum()) in (0, self.n_tokens)):
             raise unfit()
-        self.priors = self.priors.of_checkpoint(arrays)
-        self.seed, self.totals = np.uint64(seed), totals.copy()
+        priors = self.priors.of_checkpoint(arrays)
+        self.sampler.restore(arrays)
+        self.priors, self.seed, self.totals = priors, np.uint64(seed), totals.copy()
 
 
 def packed_counts(counts):
@@ -303,7 +491,7 @@ def csr_of_segments(start, topics, n_topics):
 
 @dataclass(frozen=True)
 class Gathered:
-    """A fitted model, taken from shards and blocks before they are let go."""
+    """A fitted model, taken from shards and blocks before they are let go; `extra` is of the sampler."""
 
     ran: list
     alpha: Any
@@ -314,6 +502,7 @@ class Gathered:
     words: sparse.csr_array
     joint: float
     shares: np.ndarray | None
+    extra: dict = field(default_factory=dict)
 
     @classmethod
     def of(cls, program, ask, documents=True):
@@ -323,15 +512,15 @@ class Gathered:
         read = ask(lambda session, messages: session.measure_blocks(messages, "read_block", beta))
         word_part = sum(part for part, *_ in read)
         counted = [opened_counts(counts, program.n_topics) for _, *both in read for counts in both]
-        counts, found, shares = program.word_counts(counted), None, None
+        counts, of_documents, shares = program.word_counts(counted), None, None
         if documents and program.rows is not None:
-            own = ask(lambda session, messages: session.measure(messages, "document_counts"))
-            found = program.in_order_of_X(own)
+            rows = ask(lambda session, messages: session.measure(messages, "document_counts"))
+            of_documents = program.in_order_of_X(rows)
         if documents and program.averages:
             averaged = ask(lambda session, messages: session.measure(messages, "document_shares"))
             shares = _rows_of(program, averaged)
         model = (program.ran, program.alpha, program.beta, program.seeds, program.labels)
-        return cls(*model, found, counts, program.joint(parts, word_part), shares)
+        return cls(*model, of_documents, counts, program.sampler.log_likelihood(parts, word_part), shares)
 
     def doc_topic_counts(self):
         """Topic counts of documents, CSR; None where they stay in shards."""

@@ -201,7 +201,7 @@ class CorpusState(OneSampler, Program):
             (sums,) = taken(arrays, "sums")
             if sums.shape != self.sums.shape or sums.dtype != self.sums.dtype:
                 raise unfit("sums")
-            check_sums({"sums": sums})
+            check_sums(sums)
             self.sums[:] = sums
         self.seed = np.uint64(seed)
         self.set_priors(own)

@@ -93,7 +93,7 @@ class SeedsOfBlocks:
         return (indptr[here.start : here.stop + 1], topics, *self._narrow)
 
     def log_likelihood(self, block, counts, beta, known=None):
-        """Sum, over the words of a block, what seeds change of `RotatingModel.word_part`.
+        """Sum, over the words of a block, what seeds change of `Gibbs.word_part`.
 
         `counts` is CSR, `known` the dense background if there is one; a word's topic without tokens changes
         nothing.

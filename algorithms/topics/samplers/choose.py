@@ -6,7 +6,7 @@ from ....errors import DataError
 from ....kernels.cuda.device import device_for
 from ..blocks.groups import number_of_groups
 from ..blocks.list_layout import DENSE_TOPICS, ListRoom
-from ..rules import GIBBS_MOST_TOPICS, GIBBS_TOKENS, GIBBS_TOPICS
+from ..rules import GIBBS_MOST_TOPICS, GIBBS_TOKENS, GIBBS_TOPICS, WARP_PASSES
 from .annealing import annealed_sweeps
 
 
@@ -15,24 +15,27 @@ def fits_shards(sampler, device):
     return sampler != "saber" and not (sampler == "light" and device == "cuda")
 
 
-def program_of(name):
-    """The class of a program over shards, by the name that `chosen` gives; numba is imported here."""
-    from .auto import RotatingAuto
-    from .gibbs import RotatingGibbs
-    from .light import RotatingLight
-    from .warp import RotatingWarp
-
-    return {"gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp, "both": RotatingAuto}[name]
-
-
-def annealing_of(name, anneals, sweeps=None):
-    """Options of a program for the annealing of its first sweeps.
+def annealed_of(name, sweeps=None):
+    """How many first sweeps of a sampler are annealed, by the name that `chosen` gives.
 
     `sweeps` are those of a fit that keeps draws from its end: at most half of them are annealed.
     """
+    return annealed_sweeps({"warp": 1, "both": WARP_PASSES}.get(name), sweeps)
+
+
+def program_of(name, corpus, n_topics, *model, sweeps=None, **options):
+    """Make a program over shards, by the name that `chosen` gives; numba is imported here."""
+    from ..blocks.program import TopicProgram
+    from .auto import Handover
+    from .gibbs import Gibbs
+    from .light import Light
+    from .warp import Warp
+
     if name == "both":
-        return {"anneals": anneals, "sweeps": sweeps}
-    return {"annealed": annealed_sweeps(1 if name == "warp" else None, sweeps) if anneals else 0}
+        options |= {"sampler": (Warp(WARP_PASSES), Gibbs()), "handover": Handover(n_topics, sweeps)}
+    else:
+        options["sampler"] = {"gibbs": Gibbs, "light": Light, "warp": Warp}[name]()
+    return TopicProgram(corpus, n_topics, *model, **options)
 
 
 def state_of_one_piece(sampler, *model, device, exact, **options):

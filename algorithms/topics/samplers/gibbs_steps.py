@@ -21,49 +21,50 @@ _LOOK_AGAIN = 5e-5  # seconds until a thread whose task waits asks again
 _SCRATCH = threading.local()
 
 
-def may_run_steps(program, states):
+def may_run_steps(sampler, states):
     """Whether the shards have plain rows of counts in memory, for which the kernel is compiled.
 
     It takes the addresses of their arrays, and the types of those of the first one.
     """
-    schedule = program.schedule
+    schedule, program = sampler.schedule, sampler.program
     rotates = type(schedule) is FirstCountThenRotate and schedule.n_blocks == schedule.n_shards > 1
     plain = program.seeded is None and program.folder is None and not program.exact
-    if not (rotates and plain and all(s["documents"].takes_steps for s in states)):
+    if not (rotates and plain and all(s.documents.takes_steps for s in states)):
         return False
     kinds = {tuple((a.dtype, a.flags.c_contiguous) for a in _arrays(state)) for state in states}
     return len(kinds) == 1 and all(contiguous for _, contiguous in next(iter(kinds)))
 
 
-def all_steps(program, states, blocks, round_, first, steps, n_jobs):
+def all_steps(sampler, states, blocks, round_, first, steps, n_jobs):
     """Do the tasks of a sweep; return the partial result of each, and the changes of the totals."""
     order = np.array([[block for _, block in step] for step in steps])
-    which = (range(len(states)), enumerate(blocks), round_, order, program.schedule.between)
-    totals, _ = _swept(program, states, *which, n_jobs)
-    changes = changes_of(states[0]["totals"], totals)
-    return _figures(program, states, blocks, round_, first, steps, n_jobs), changes
+    which = (range(len(states)), enumerate(blocks), round_, order, sampler.schedule.between)
+    totals, _ = _swept(sampler, states, *which, n_jobs)
+    changes = changes_of(states[0].totals, totals)
+    return _figures(sampler, states, blocks, round_, first, steps, n_jobs), changes
 
 
-def tasks_of_a_step(program, states, tasks):
+def tasks_of_a_step(sampler, states, tasks):
     """Do tasks of one step on this thread; return their changes of the totals, in all."""
     order = np.array([[task.blocks for task in tasks]])
     numbers, blocks = [task.shard for task in tasks], [(task.blocks, task.value) for task in tasks]
     never = 2  # steps after which changes are added up
-    _, changes = _swept(program, states, numbers, blocks, tasks[0].round, order, never, 1)
+    _, changes = _swept(sampler, states, numbers, blocks, tasks[0].round, order, never, 1)
     return changes_of(0, changes.sum(axis=0))
 
 
-def _swept(program, states, numbers, blocks, round_, order, between, n_jobs):
+def _swept(sampler, states, numbers, blocks, round_, order, between, n_jobs):
     """Do tasks, given (number, value) of blocks; return the totals, and changes that are not in them."""
-    like, n_topics, words = states[0], program.n_topics, program.words
+    like, program, words = states[0], sampler.program, sampler.words
+    n_topics = program.n_topics
     shards = np.array([_addresses(state) for state in states])
-    sizes = np.array([state["documents"].counts.size for state in states])
+    sizes = np.array([state.documents.counts.size for state in states])
     places = np.zeros((program.n_blocks, 2), np.int64)
     for number, block in blocks:
         places[number] = block.rows.ctypes.data, block.tokens.ctypes.data
-    counts, int32 = like["documents"].counts.reshape(-1), np.zeros(1, np.int32)
-    types = (like["starts"], like["docs"], like["topics"], counts, like["offset"], int32)
-    totals, changes = like["totals"].copy(), np.zeros((len(states), n_topics), np.int64)
+    counts, int32 = like.documents.counts.reshape(-1), np.zeros(1, np.int32)
+    types = (like.starts, like.docs, like.topics, counts, like.offset, int32)
+    totals, changes = like.totals.copy(), np.zeros((len(states), n_topics), np.int64)
     progress = np.zeros(4, np.int64)
     which = (shards, sizes, np.array(numbers), places, types)
     where = (*which, words.start, words.n_rows, words.before, totals, changes)
@@ -71,7 +72,7 @@ def _swept(program, states, numbers, blocks, round_, order, between, n_jobs):
     given = (progress, order, between, *where, *priors, program.seed, SWEEP, round_)
 
     def work():
-        sweep, scratch = scratch_of(like["documents"]), _scratch_of(words, n_topics)
+        sweep, scratch = scratch_of(like.documents), _scratch_of(words, n_topics)
         task = kernels.NO_TASK
         try:
             while task != kernels.FINISHED and not progress[kernels.STOPPED]:
@@ -88,7 +89,7 @@ def _swept(program, states, numbers, blocks, round_, order, between, n_jobs):
 
 def _beta_of(state, words, round_):
     """Beta of all words, and its sum, as the kernel takes them; a thread keeps those of a sweep."""
-    own = state["priors"]
+    own = state.priors
     kept = getattr(_SCRATCH, "beta", None)
     if kept is None or kept[0] is not own or kept[1] is not words or kept[2] != round_:
         beta, beta_sum = own.beta_of(round_)
@@ -107,32 +108,32 @@ def _scratch_of(words, n_topics):
 
 def _alpha_of(states):
     """The vector of all documents, or where the tables of the shards lie."""
-    first = states[0]["documents"].drawn_with(states[0]["priors"].alpha)
+    first = states[0].documents.drawn_with(states[0].priors.alpha)
     if not isinstance(first, tuple):
         return first
-    pairs = [state["documents"].drawn_with(state["priors"].alpha) for state in states]
+    pairs = [state.documents.drawn_with(state.priors.alpha) for state in states]
     places = [(table.ctypes.data, row.ctypes.data, len(table), len(row)) for table, row in pairs]
     return np.array(places), first[0].reshape(-1), first[1], first[0].shape[1]
 
 
 def _arrays(state):
-    return state["starts"], state["docs"], state["topics"], state["documents"].counts, state["offset"]
+    return state.starts, state.docs, state.topics, state.documents.counts, state.offset
 
 
 def _addresses(state):
     return [array.ctypes.data for array in _arrays(state)]
 
 
-def _figures(program, states, blocks, round_, first, steps, n_jobs):
+def _figures(sampler, states, blocks, round_, first, steps, n_jobs):
     """What `figures_after` says of each task; only those of the last steps have something to say."""
     found: list[dict] = [{}] * sum(map(len, steps))
-    place, at = program.schedule.place(round_, first), 0
+    place, at = sampler.schedule.place(round_, first), 0
     for number, step in enumerate(steps):
         here = place + number
-        ends = program.schedule.is_last_of_shard(here) or program.schedule.may_be_last_of_block(here)
+        ends = sampler.schedule.is_last_of_shard(here) or sampler.schedule.may_be_last_of_block(here)
         if ends:
             calls = [
-                (program.figures_after, (states[s], Task(round_, first + number, s, b, blocks[b]), here))
+                (sampler.figures_after, (states[s], Task(round_, first + number, s, b, blocks[b]), here))
                 for s, b in step
             ]
             found[at : at + len(step)] = run_tasks(calls, n_jobs)

@@ -31,11 +31,10 @@ from ....kernels.lda import gibbs as kernels
 from ....kernels.lda.tallies import tally_dense
 from .. import priors
 from ..blocks.document_rows import DenseDocuments
-from ..blocks.program import Gathered
 from ..blocks.restoring import taken, unfit
 from .annealing import Priors, annealed_sweeps
-from .gibbs import RotatingGibbs
-from .merging import Merging
+from .gibbs import Gibbs
+from .merging import MergeOrders, Merging
 
 _DRAW = 16  # purpose of a random stream
 _LEAST = 1e-20  # of pi, or of alpha: less is no float32, and no topic that a token would find
@@ -124,51 +123,60 @@ class HierarchicalPriors(Priors):
         return HierarchicalPriors(found.alpha, self.beta, found.annealed, self.first)
 
 
-class RotatingHierarchical(RotatingGibbs):
-    """`RotatingGibbs` with `Concentrations`; the sum of `alpha` is the first concentration of documents.
+class HierarchicalGibbs(Gibbs):
+    """Gibbs sampling with `Concentrations`; the sum of alpha is the first concentration of documents.
 
     With `merges` it begins as said above. Else all tokens begin in one topic, from which others part, shares
     are drawn from the first sweep on, and the chain is that of the posterior throughout.
     """
 
-    prior_kind, prior_figures = HierarchicalPriors, "document_counts"
+    prior_figures = "document_counts"
+    merging: Merging
 
-    def __init__(self, corpus, n_topics, alpha, beta, seed, *, concentrations, merges=False, **options):
-        self.merging = Merging(n_topics, merges)
-        first = np.full(n_topics, _EQUAL) if self.merging.wanted else alpha
-        annealed = annealed_sweeps() if self.merging.wanted else 0
-        super().__init__(corpus, n_topics, first, beta, seed, annealed=annealed, **options)
-        self.concentrations, self.concentration = concentrations, float(alpha.sum())
+    def __init__(self, concentrations, merges=False):
+        self.concentrations, self.merges = concentrations, merges
+
+    def bound(self, program, corpus):
+        """See `Gibbs`."""
+        bound = super().bound(program, corpus)
+        bound.merging = Merging(program.n_topics, self.merges)
+        return bound
+
+    def first_priors(self, alpha, beta, annealed):
+        """See `Gibbs`; how many sweeps are annealed follows from the merges."""
+        self.concentration, wanted = float(alpha.sum()), self.merging.wanted
+        annealed = annealed_sweeps() if wanted else 0
         self.first_draw = annealed + 1  # the sweep after which shares are drawn for the first time
-        self._of_tokens: dict = {}  # of the sweep that runs, by shard and block
+        first = np.full(len(alpha), _EQUAL) if wanted else alpha
+        return HierarchicalPriors.of(first, beta, annealed, self.program.n_tokens)
 
     # At a shard -----------------------------------------------------------------------------------
 
-    def lay_out(self, state, data, storage):
+    def lay_out(self, shard, storage):
         """Begin with one topic, or as plain LDA."""
+        shard.merging = MergeOrders()
         if self.merging.wanted:
-            return super().lay_out(state, data, storage)
-        return storage.zeros(len(state["docs"]) - kernels.AHEAD, self.kind)
+            return super().lay_out(shard, storage)
+        return storage.zeros(len(shard.docs) - kernels.AHEAD, self.program.kind)
 
-    def sync(self, state, message):
-        """Take over totals, shares, and what topics are compared or become one."""
-        super().sync(state, message)
-        for name in ("overlap", "pairs", "names", "judges"):
-            if name in message:
-                state[name] = message[name]
+    def receive(self, shard, message):
+        """Take what topics are compared, or become one."""
+        if "merging" in message:
+            shard.merging = MergeOrders(*message["merging"])
 
-    def before_sweep(self, state, value):
+    def before_sweep(self, shard, value):
         """Let topics become one that are to."""
-        names = state.pop("names", None)
+        names = shard.merging.names
         if names is None:
             return
-        state["topics"][:] = names[state["topics"]]
-        state["documents"].fill(*self.tokens_in_order(state))
-        state |= state["documents"].arrays()
-        state["totals"] = self.merging.added(state["totals"], names)
-        state["priors"] = self._joined(state["priors"], names)
-        if "sums" in state:
-            state["sums"][:] = self.merging.added(state["sums"], names)
+        shard.merging = shard.merging._replace(names=None)
+        shard.topics[:] = names[shard.topics]
+        shard.documents.fill(*self.tokens_in_order(shard))
+        shard.lists |= shard.documents.arrays()
+        shard.totals = self.merging.added(shard.totals, names)
+        shard.priors = self._joined(shard.priors, names)
+        if shard.sums is not None:
+            shard.sums[:] = self.merging.added(shard.sums, names)
         value.rows[:] = self.merging.added(value.rows, names)
         value.tokens[:] = names[value.tokens]
 
@@ -176,9 +184,9 @@ class RotatingHierarchical(RotatingGibbs):
         """Priors when topics become one; a topic that is no more keeps a tiny part."""
         return own.replaced(self.merging.added(own.alpha, names, _LEAST), 0.0)
 
-    def figures_of_documents(self, state):
+    def figures_of_documents(self, shard):
         """How often counts of topics, and lengths, occur; what merging is about to decide upon."""
-        documents, n_topics = state["documents"], self.n_topics
+        documents, n_topics = shard.documents, self.program.n_topics
         if isinstance(documents, DenseDocuments):
             times = np.zeros((n_topics, int(documents.counts.max(initial=0)) + 1), np.int64)
             tally_dense(documents.counts, n_topics, times)
@@ -186,109 +194,89 @@ class RotatingHierarchical(RotatingGibbs):
             tally = topics, counts, times[topics, counts]
         else:
             tally = priors.tally(documents.csr())
-        found = {"document_counts": tally, "lengths": priors.tally_values(state["lengths"])}
-        return found | self.merging.of_documents(state)
+        figures = {"document_counts": tally, "lengths": priors.tally_values(shard.lengths)}
+        return figures | self.merging.of_documents(shard)
 
-    def figures_of_words(self, state, block, value):
+    def figures_of_words(self, shard, block, value):
         """What merging is about to decide upon; words say nothing of shares."""
-        beta = state["priors"].beta[self.words.ids[self.words.of(block)]]
-        return self.merging.of_words(state, self.counts_of_block(block, value), beta)
+        beta = self.beta_of_words(shard.priors.beta, block)
+        return self.merging.of_words(shard.merging, self.counts_of_block(block, value), beta)
 
-    def _may_run_steps(self, states):
-        return not states[0]["judges"] and super()._may_run_steps(states)
+    def may_run_steps(self, shards):
+        """See `Gibbs`."""
+        return not shards[0].merging.judges and super().may_run_steps(shards)
 
-    def figures_after(self, state, task, place):
+    def figures_after(self, shard, task, place):
         """Where topics are judged, add what the shard's tokens of the block say of them."""
-        result = super().figures_after(state, task, place)
-        if state["judges"]:
-            block, starts = task.blocks, self._starts(state, task.blocks)
-            tokens = (starts - starts[0], state["docs"][starts[0] :], state["topics"][starts[0] : starts[-1]])
+        figures = super().figures_after(shard, task, place)
+        if shard.merging.judges:
+            block, starts = task.blocks, self.starts_of(shard, task.blocks)
+            tokens = (starts - starts[0], shard.docs[starts[0] :], shard.topics[starts[0] : starts[-1]])
             counts = sparse.csr_array(sparse.vstack(self.counts_of_block(block, task.value)))
-            beta = state["priors"].beta
-            own = beta[self.words.ids[self.words.of(block)]]
-            priors_ = (state["totals"], state["priors"].alpha, own, float(beta.sum()))
-            result["of_tokens"] = self.merging.of_tokens(*tokens, state["documents"].csr(), counts, *priors_)
-        return result
+            alpha, beta = shard.priors.alpha, shard.priors.beta
+            priors_ = (shard.totals, alpha, self.beta_of_words(beta, block), float(beta.sum()))
+            gains = self.merging.of_tokens(*tokens, shard.documents.csr(), counts, *priors_)
+            figures[f"of_tokens_{block}"] = gains
+        return figures
 
     # At the coordinator ---------------------------------------------------------------------------
 
-    def fits_priors_after(self, swept):
+    def fits_after(self, swept):
         """Whether shares are drawn when so many sweeps are done."""
         return swept >= self.first_draw
 
-    def _fitted_priors(self):
-        return {"alpha": self.alpha, "beta": 0.0} | self.merging.message()
+    def publish(self):
+        """Return shares, and what topics are compared, or become one."""
+        return {"alpha": self.program.alpha, "beta": 0.0, "merging": tuple(self.merging.orders())}
 
-    def aggregate(self, tasks, partials):
-        """Keep what tokens say of topics, by shard and block, and the other figures."""
-        for task, partial in zip(tasks, partials, strict=True):
-            if "of_tokens" in partial:
-                self._of_tokens[task.shard, task.blocks] = partial.pop("of_tokens")
-        return super().aggregate(tasks, partials)
-
-    def _fit_priors(self, swept):
-        if self.merging.names is not None:  # which shards and blocks did before this sweep
-            self.totals = self.merging.added(self.totals, self.merging.names)
-            self.priors = self._joined(self.priors, self.merging.names)
-        found = [figures.pop("document_counts") for figures in self._figures]
-        counts = tuple(np.concatenate(part) for part in zip(*found, strict=True))
-        lengths = tuple(
-            np.concatenate(part) for part in zip(*(f["lengths"] for f in self._figures), strict=True)
-        )
-        barred = self.merging.gone.copy()  # those of now join others when the next sweep begins
-        of_tokens = [self._of_tokens[key] for key in sorted(self._of_tokens)]
-        self._of_tokens.clear()
-        self.merging.decide(
-            swept,
-            self._figures,
-            self._block_figures,
-            of_tokens,
-            self.totals,
-            self.alpha,
-            counts,
-            self.concentrations.gamma,
-            float(self.beta.sum()),
-        )
-        alpha = self.alpha
+    def fit(self, swept):
+        """Draw shares and concentrations, and decide which topics are compared next or become one."""
+        program, merging = self.program, self.merging
+        if merging.names is not None:  # which shards and blocks did before this sweep
+            program.totals = merging.added(program.totals, merging.names)
+            program.priors = self._joined(program.priors, merging.names)
+        of_shards = program.shard_figures
+        tallies = [figures.pop("document_counts") for figures in of_shards]
+        counts = tuple(np.concatenate(part) for part in zip(*tallies, strict=True))
+        lengths = tuple(np.concatenate(part) for part in zip(*(f["lengths"] for f in of_shards), strict=True))
+        barred = merging.gone.copy()  # those of now join others when the next sweep begins
+        keys = [f"of_tokens_{block}" for block in range(program.n_blocks)]
+        of_tokens = [figures.pop(key) for figures in of_shards for key in keys if key in figures]
+        alpha, gamma, beta_sum = program.alpha, self.concentrations.gamma, float(program.beta.sum())
+        model = (program.totals, alpha, counts, gamma, beta_sum)
+        merging.decide(swept, of_shards, program.block_figures, of_tokens, *model)
         if not self.concentrations.draws_alpha:
             alpha = alpha * (self.concentration / alpha.sum())
-        rng = np.random.default_rng([int(self.seed), _DRAW, swept])
+        rng = np.random.default_rng([int(program.seed), _DRAW, swept])
         alpha, gamma = draw_shares(counts, lengths, alpha, self.concentrations, rng)
         self.concentrations = replace(self.concentrations, gamma=float(gamma))
         alpha[barred] = _LEAST
-        self.priors = self.priors.replaced(alpha, 0.0)
+        program.priors = program.priors.replaced(alpha, 0.0)
 
-    def collect(self, ask, documents=True):
-        """Gather the model, and gamma; topics that are to join others have joined in it."""
-        gathered, names = vars(Gathered.of(self, ask, documents)), self.merging.names
-        if names is not None:
-            place = (np.ones(self.n_topics, np.int32), (np.arange(self.n_topics), names))
-            joins = sparse.csr_array(place, shape=(self.n_topics, self.n_topics))
-            for part in ("words", "documents"):
-                if gathered[part] is not None:
-                    gathered[part] = sparse.csr_array(gathered[part] @ joins)
-            gathered["alpha"] = self.merging.added(self.alpha, names, _LEAST)
-        numbers = self.merging.numbers
-        return GatheredHierarchical(**gathered, gamma=self.concentrations.gamma, numbers=numbers)
+    def completed(self, gathered):
+        """Add gamma and `Merging.numbers`; topics that are to join others have joined."""
+        names, n_topics = self.merging.names, self.program.n_topics
+        extra = {"gamma": self.concentrations.gamma, "numbers": self.merging.numbers}
+        gathered = replace(gathered, extra=extra)
+        if names is None:
+            return gathered
+        place = (np.ones(n_topics, np.int32), (np.arange(n_topics), names))
+        joins = sparse.csr_array(place, shape=(n_topics, n_topics))
+        counts = {
+            part: sparse.csr_array(getattr(gathered, part) @ joins)
+            for part in ("words", "documents")
+            if getattr(gathered, part) is not None
+        }
+        return replace(gathered, alpha=self.merging.added(self.program.alpha, names, _LEAST), **counts)
 
     def arrays(self):
-        """Arrays of a checkpoint besides shards and blocks."""
-        gamma = np.float64(self.concentrations.gamma)
-        return super().arrays() | {"gamma": gamma} | self.merging.arrays()
+        """See `Gibbs`."""
+        return {"gamma": np.float64(self.concentrations.gamma)} | self.merging.arrays()
 
     def restore(self, arrays):
-        """Go on from the arrays of a checkpoint of the same corpus and parameters."""
+        """See `Gibbs`."""
         (gamma,) = taken(arrays, "gamma")
         if gamma.shape != () or gamma.dtype != np.float64 or not (np.isfinite(gamma) and gamma > 0):
             raise unfit("gamma")
-        super().restore(arrays)
         self.merging.restore(arrays)
         self.concentrations = replace(self.concentrations, gamma=float(gamma))
-
-
-@dataclass(frozen=True)
-class GatheredHierarchical(Gathered):
-    """A fitted model, the concentration of its topics' shares, and `Merging.numbers`."""
-
-    gamma: float
-    numbers: np.ndarray

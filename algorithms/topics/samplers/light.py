@@ -1,6 +1,6 @@
 """LightLDA's cycle of proposals with documents in shards and words in blocks that travel.
 
-Shards, steps and layout are those of Gibbs sampling (`RotatingGibbs`); a token is moved by
+Shards, steps and layout are those of Gibbs sampling (`Gibbs`); a token is moved by
 Metropolis-Hastings (`stradask.kernels.lda.light`) instead of drawn from its conditional, at a time that does
 not grow with K, and with the topics of a document hardly.
 
@@ -21,12 +21,12 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import light as lda_light
 from ....kernels.lda.gibbs import AHEAD
 from ..blocks.document_rows import PackedLists
-from .gibbs import RotatingGibbs
+from .gibbs import Gibbs
 
 _SWEEP = 7  # purpose of a random stream
 
 
-class RotatingLight(RotatingGibbs):
+class Light(Gibbs):
     """LightLDA's chain over shards of documents; a token is given `n_steps` pairs of proposals in a sweep.
 
     Held-out perplexity falls about as fast, by time, with 1 to 4. A proposal is the topic of any token of the
@@ -35,40 +35,42 @@ class RotatingLight(RotatingGibbs):
 
     name, all_tokens, n_steps = "light", True, 2
 
-    def _number_of_rows(self, frequency, background):
-        super()._number_of_rows(frequency, background)  # which checks
+    def number_of_rows(self, frequency, background):
+        """No word keeps a row."""
+        super().number_of_rows(frequency, background)  # which checks
         return 0
 
-    def document_kind(self, lengths, storage, labels=None):
+    def document_kind(self, lengths, storage, facts=None):
         """Make lists, for few topics too."""
-        return PackedLists(lengths, self.n_topics, storage)
+        return PackedLists(lengths, self.program.n_topics, storage)
 
-    def draw(self, state, task, totals):
+    def draw(self, shard, task, totals):
         """Move own tokens of a block's words among all tokens of these; keep what they come to."""
         block, tokens = task.blocks, task.value.tokens
-        starts = self._starts(state, block)
+        starts = self.starts_of(shard, block)
         first, last = starts[0], starts[-1]
-        begin, end, _ = self._own_places(state, block)
+        begin, end, _ = self.places_of(shard, block)
         docs = np.empty(len(tokens) + AHEAD, np.uint32)
-        lda_blocks.lay_documents(begin, end, state["docs"][first:last], docs)
+        lda_blocks.lay_documents(begin, end, shard.docs[first:last], docs)
         place = (np.arange(len(begin), dtype=np.int32), begin, end, self.words.bounds(block), docs, tokens)
-        self._sweep(state, task, place, (np.full(len(begin), -1, np.int32), task.value.rows, totals))
-        lda_blocks.take_own(begin, end, tokens, state["topics"][first:last])
+        self.sweep(shard, task, place, (np.full(len(begin), -1, np.int32), task.value.rows, totals))
+        lda_blocks.take_own(begin, end, tokens, shard.topics[first:last])
         return {}
 
     def proposals(self, alpha):
         """Draws from alpha: its sum, and Walker's tables."""
         return float(alpha.sum()), *alias.tables_of(alpha)
 
-    def _sweep(self, state, task, place, words):
-        lists, own = state["documents"], state["priors"]
-        beta, beta_sum = own.beta_of(task.round)
-        here = self.words.of(task.blocks)
-        names, firsts = self.words.ids[here], self.words.first_token[here]
+    def sweep(self, shard, task, tokens, words):
+        """Move tokens by proposals of documents and of words in turn."""
+        lists, alpha = shard.documents, shard.priors.alpha
+        beta, beta_sum = shard.priors.beta_of(task.round)
+        span = self.words.of(task.blocks)
+        names, firsts = self.words.ids[span], self.words.first_token[span]
         live = np.empty(0, np.int64)  # no changes of the totals are pending
-        documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state["lengths"])
-        stream = (self.seed, _SWEEP, task.round, task.shard)
+        documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, shard.lengths)
+        stream = (self.program.seed, _SWEEP, task.round, task.shard)
         lda_light.sweep(
-            *place, *documents, *words, live, own.alpha, *self.proposals(own.alpha), beta[names],
-            beta_sum, self.n_steps, *stream, names, firsts,
+            *tokens, *documents, *words, live, alpha, *self.proposals(alpha), beta[names], beta_sum,
+            self.n_steps, *stream, names, firsts,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""LightLDA's chain on a GPU: the same moves as `RotatingLight`, of many more blocks at a time.
+"""LightLDA's chain on a GPU: the same moves as `Light`, of many more blocks at a time.
 
 Documents are dealt into S sections of G groups, up to 1024, and words into G groups. In step p of a section a
 warp moves the tokens of document group g and word group (g + p) mod G. No two share a document or a word,

@@ -35,6 +35,8 @@ Shards and blocks do that when they are next worked on: until then all counts ar
 before, so that a model may be read, and a checkpoint written, at any time.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from scipy import sparse
 from scipy.special import digamma, expit, gammaln
@@ -48,6 +50,15 @@ _EVERY = 10  # sweeps between two comparisons
 _NEAREST = 2  # topics to each that are candidates
 _MOST_TOPICS = 1024  # blocks send T^2 numbers
 _AT_ONCE = 2**20  # pairs of counts that are tallied in a table
+
+
+class MergeOrders(NamedTuple):
+    """What shards and blocks do for merging, see `Merging`."""
+
+    overlap: bool = False
+    pairs: Any = np.zeros((0, 2), np.int64)
+    judges: bool = False
+    names: Any = None
 
 
 class Merging:
@@ -88,23 +99,23 @@ class Merging:
 
     # At a shard and a block -----------------------------------------------------------------------
 
-    def of_documents(self, state):
+    def of_documents(self, shard):
         """The change of the documents' part for each pair that is compared."""
-        if not len(state["pairs"]):
+        if not len(shard.merging.pairs):
             return {}
-        counts = sparse.csc_array(state["documents"].csr())
-        return {"gains": gains_of_documents(counts, state["priors"].alpha, state["pairs"])}
+        counts = sparse.csc_array(shard.documents.csr())
+        return {"gains": gains_of_documents(counts, shard.priors.alpha, shard.merging.pairs)}
 
-    def of_words(self, state, counts, beta):
+    def of_words(self, orders, counts, beta):
         """The change of the words' part for each pair, or how much topics overlap, if that is asked for."""
         found = {}
-        if state["judges"]:
+        if orders.judges:
             rows, topics, values = sparse.find(sparse.vstack(counts))
             own = gammaln(values + beta[rows]) - gammaln(beta[rows])
             found["word_own"] = np.bincount(topics, own, self.n_topics)
-        if len(state["pairs"]):
-            found["word_gains"] = gains_of_words(counts, beta, state["pairs"])
-        return found | ({"word_overlap": sum(map(_overlap, counts))} if state["overlap"] else {})
+        if len(orders.pairs):
+            found["word_gains"] = gains_of_words(counts, beta, orders.pairs)
+        return found | ({"word_overlap": sum(map(_overlap, counts))} if orders.overlap else {})
 
     def of_tokens(self, starts, docs, topics, documents, counts, totals, alpha, beta, beta_sum):
         """What tokens gain without their topic, by topic, and to which topics they would go."""
@@ -144,10 +155,9 @@ class Merging:
         self.overlap = self.wanted and is_compared(swept + 2)
         self.judges = self.wanted and (swept + 1) % _EVERY == 0 and swept + 1 >= FIRST_JUDGED
 
-    def message(self):
+    def orders(self):
         """What is sent to shards."""
-        found = {"overlap": self.overlap, "pairs": self.pairs, "judges": self.judges}
-        return found if self.names is None else found | {"names": self.names}
+        return MergeOrders(self.overlap, self.pairs, self.judges, self.names)
 
     def arrays(self):
         """Arrays of a checkpoint."""

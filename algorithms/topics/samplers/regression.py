@@ -15,7 +15,7 @@ Shards send the counts of their documents' topics, ordered by rows of the design
 References: Mimno, McCallum, UAI 2008; Neal, "MCMC using Hamiltonian dynamics", 2011.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +24,9 @@ from ....kernels.lda import document_priors as kernels
 from ....scheduler.threads import run_tasks
 from ..blocks.averages import shares_of
 from ..blocks.document_rows import DenseDocuments, row_width
-from ..blocks.program import Gathered
 from ..blocks.restoring import taken, unfit
 from .annealing import Priors
-from .gibbs import RotatingGibbs
+from .gibbs import Gibbs
 
 UPDATE_EVERY = 10  # sweeps: a trajectory costs about as much as one
 _MOVE = 12  # purpose of a random stream
@@ -139,15 +138,13 @@ def _tallied(place, values, n_places, n_rows, first):
     return first, found // width, (found % width).astype(values.dtype), times[found].astype(np.int32)
 
 
-class RotatingRegression(RotatingGibbs):
-    """`RotatingGibbs` with coefficients; each shard of the corpus has the ``design`` of its documents.
+class CovariateGibbs(Gibbs):
+    """Gibbs sampling with coefficients; each shard of the corpus has the ``design`` of its documents.
+
+    alpha of the program are the coefficients to begin with, n_topics x columns.
 
     Parameters
     ----------
-    corpus, n_topics, beta, seed, **options
-        See `RotatingGibbs`.
-    alpha : ndarray of shape (n_topics, columns)
-        Coefficients to begin with.
     prior : CoefficientPrior
     burn_in : int
         Sweeps after which draws of the coefficients are kept, and metric and step stay.
@@ -159,48 +156,61 @@ class RotatingRegression(RotatingGibbs):
     draws : list of ndarray of shape (n_topics, columns)
     """
 
-    prior_kind, prior_figures = RegressionPriors, "listed"
+    prior_figures = "listed"
+    designs: list
 
-    def __init__(self, corpus, n_topics, alpha, beta, seed, *, prior, burn_in, n_threads=1, **options):
-        super().__init__(corpus, n_topics, alpha, beta, seed, **options)
-        self.prior, self.burn_in, self.n_threads, self.draws = prior, burn_in, n_threads, []
-        self.metric, self.step = np.zeros((n_topics, *alpha.shape[1:] * 2)), _FIRST_STEP * alpha.size**-0.25
-        self.designs: Any = [np.unique(shard["design"], axis=0) for shard in corpus.shards]
+    def __init__(self, prior, burn_in, n_threads=1):
+        self.prior, self.burn_in, self.n_threads = prior, burn_in, n_threads
+
+    def bound(self, program, corpus):
+        """See `Gibbs`."""
+        bound = super().bound(program, corpus)
+        bound.draws, bound.designs = [], [np.unique(shard["design"], axis=0) for shard in corpus.shards]
+        return bound
+
+    def first_priors(self, alpha, beta, annealed):
+        """See `Gibbs`."""
+        self.metric = np.zeros((len(alpha), *alpha.shape[1:] * 2))
+        self.step = _FIRST_STEP * alpha.size**-0.25
+        return RegressionPriors.of(alpha, beta, annealed, self.program.n_tokens)
 
     def __getstate__(self):
         """What only the coordinator needs stays there."""
-        return super().__getstate__() | {"designs": None, "draws": []}
+        return vars(self) | {"designs": None, "draws": []}
 
     # At a shard -----------------------------------------------------------------------------------
 
-    def document_kind(self, lengths, storage, labels=None):
-        """Allocate the counts of documents; `labels` is their design."""
-        design = np.zeros((len(lengths), 1)) if labels is None else labels
-        return PriorRows(design, self.longest, self.n_topics, storage)
+    def document_kind(self, lengths, storage, facts=None):
+        """Allocate the counts of documents; `facts` is their design."""
+        design = np.zeros((len(lengths), 1)) if facts is None else facts
+        return PriorRows(design, self.program.longest, self.program.n_topics, storage)
 
-    def figures_of_documents(self, state):
+    def figures_of_documents(self, shard):
         """List the counts of the documents' topics."""
-        return {"listed": state["documents"].listed(state["lengths"])}
+        return {"listed": shard.documents.listed(shard.lengths)}
 
-    def figures_of_words(self, state, block, value):
+    def figures_of_words(self, shard, block, value):
         """Words say nothing of coefficients."""
         return {}
 
     # At the coordinator ---------------------------------------------------------------------------
 
-    def fits_priors_after(self, swept):
+    def fits_after(self, swept):
         """Whether coefficients are drawn when so many sweeps are done."""
         return swept % UPDATE_EVERY == 0
 
-    def _fitted_priors(self):
-        return {"alpha": self.alpha, "beta": 0.0}
+    def publish(self):
+        """Return the coefficients."""
+        return {"alpha": self.program.alpha, "beta": 0.0}
 
-    def _fit_priors(self, swept):
-        listed = [figures.pop("listed") for figures in self._figures]
+    def fit(self, swept):
+        """Move the coefficients."""
+        program = self.program
+        listed = [figures.pop("listed") for figures in program.shard_figures]
         posterior = CoefficientPosterior(self.designs, listed, self.prior, self.n_threads)
-        stream = np.random.default_rng([int(self.seed), _MOVE, swept])
-        point = posterior.at(self.alpha)
-        adapts = swept <= max(self.burn_in, self.annealed) or not self.metric.any()
+        stream = np.random.default_rng([int(program.seed), _MOVE, swept])
+        point = posterior.at(program.alpha)
+        adapts = swept <= max(self.burn_in, program.annealed) or not self.metric.any()
         most = _MOST_BEFORE if adapts else _MOST
         if adapts:
             point = ascent(posterior, point)
@@ -213,42 +223,30 @@ class RotatingRegression(RotatingGibbs):
             self.step = float(np.clip(self.step * np.exp(gain * (accepted - _ACCEPTED)), 1e-3, 1.5))
             if accepted > _POOR:
                 break
-        self.priors = self.priors.replaced(point.coefficients, 0.0)
-        if swept > max(self.burn_in, self.annealed):
+        program.priors = program.priors.replaced(point.coefficients, 0.0)
+        if swept > max(self.burn_in, program.annealed):
             self.draws.append(point.coefficients)
 
-    def collect(self, ask, documents=True):
-        """Gather the model, and the draws."""
-        return GatheredRegression(**vars(Gathered.of(self, ask, documents)), draws=self.kept())
-
-    def kept(self):
-        """The draws in one array; before the first, the present coefficients."""
-        return np.array(self.draws or [self.alpha])
+    def completed(self, gathered):
+        """Add the draws, n_draws x n_topics x columns; before the first, the present coefficients."""
+        return replace(gathered, extra={"draws": np.array(self.draws or [self.program.alpha])})
 
     def arrays(self):
-        """Arrays of a checkpoint besides shards and blocks."""
-        draws = np.array(self.draws).reshape(-1, *self.alpha.shape)
-        own = {"draws": draws, "burn_in": np.int64(self.burn_in)}
-        return super().arrays() | own | {"metric": self.metric, "step": np.float64(self.step)}
+        """See `Gibbs`."""
+        draws = np.array(self.draws).reshape(-1, *self.program.alpha.shape)
+        fitted = {"metric": self.metric, "step": np.float64(self.step)}
+        return {"draws": draws, "burn_in": np.int64(self.burn_in)} | fitted
 
     def restore(self, arrays):
-        """Go on from the arrays of a checkpoint of the same corpus and parameters."""
+        """See `Gibbs`."""
         draws, burn_in, metric, step = taken(arrays, "draws", "burn_in", "metric", "step")
-        fits = draws.ndim == 3 and draws.shape[1:] == self.alpha.shape and draws.dtype == np.float64
+        fits = draws.ndim == 3 and draws.shape[1:] == self.program.alpha.shape and draws.dtype == np.float64
         fits = fits and metric.shape == self.metric.shape and metric.dtype == step.dtype == np.float64
         fits = fits and burn_in.shape == step.shape == () and burn_in.dtype == np.int64 and 0 < step < 2
         if not (fits and np.isfinite(draws).all() and np.isfinite(metric).all()):
             raise unfit()
-        super().restore(arrays)
         self.draws, self.burn_in = list(draws), int(burn_in)
         self.metric, self.step = metric.copy(), float(step)
-
-
-@dataclass(frozen=True)
-class GatheredRegression(Gathered):
-    """A fitted model with the draws of its coefficients, n_draws x n_topics x columns."""
-
-    draws: np.ndarray
 
 
 def priors_of(design, coefficients):

@@ -30,11 +30,13 @@ from ....kernels.lda.models import chains as kernels
 from ....scheduler.program import Outcome, Program, Task
 from ....scheduler.threads import run_tasks
 from ..blocks.groups import check_frequency
+from ..blocks.program import TopicProgram
 from ..blocks.restoring import taken, unfit
+from ..blocks.shard import TopicShard
 from ..blocks.word_blocks import Block
 from . import chains
 from .annealing import MEASURE_EVERY
-from .gibbs import RotatingGibbs
+from .gibbs import Gibbs
 
 RAISE_EVERY = 5  # sweeps
 _BEGIN = 17  # purpose of a random stream
@@ -45,52 +47,72 @@ _LEAST_INFORMATION = 0.05  # of what there would be if the topics of tokens were
 _FIRST_VARIANCE = 0.01  # sigma's square, where it is fitted
 
 
-class Slice(RotatingGibbs):
-    """The documents of one slice, in one shard and one block, of which all words keep a row."""
+class SliceGibbs(Gibbs):
+    """Draws the tokens of one slice, in one shard and one block, of which all words keep a row.
 
-    def __init__(self, corpus, n_topics, alpha, beta, seed, *, first):
-        super().__init__(corpus, n_topics, alpha, beta, seed, exact=True, in_process=True)
-        self.first, self.shards = first[self.words.ids], []
+    `first` are counts of a model of all slices together, n_words x n_topics CSR, from which tokens begin.
+    """
 
-    def _number_of_rows(self, frequency, background):
+    def __init__(self, first):
+        self.first = first
+
+    def bound(self, program, corpus):
+        """See `Gibbs`; of `first` words of the slice alone."""
+        bound = super().bound(program, corpus)
+        bound.first = self.first[bound.words.ids]
+        return bound
+
+    def number_of_rows(self, frequency, background):
+        """See `Gibbs`."""
         check_frequency(frequency)
         return np.count_nonzero(frequency)
 
-    def lay_out(self, state, data, storage):
+    def lay_out(self, shard, storage):
         """Give each token the topic of a token of its word in the model to begin with."""
-        topics = storage.zeros(len(state["docs"]) - lda_gibbs.AHEAD, self.kind)
-        rng = np.random.default_rng([int(self.seed), _BEGIN])
+        program = self.program
+        topics = storage.zeros(len(shard.docs) - lda_gibbs.AHEAD, program.kind)
+        rng = np.random.default_rng([int(program.seed), _BEGIN])
         ends, sums = self.first.indptr, np.concatenate([[0], np.cumsum(self.first.data, dtype=np.int64)])
         begin, end = sums[ends[:-1]], sums[ends[1:]]
-        times = np.diff(state["starts"])
+        times = np.diff(shard.starts)
         drawn = np.repeat(begin, times) + rng.random(len(topics)) * np.repeat(end - begin, times)
         topics[:] = self.first.indices[np.searchsorted(sums, drawn, side="right") - 1]
         return topics
 
-    def sweep(self, state, topics_then, slice_, round_):
+    def draw_all(self, shard, round_):
         """Draw all tokens, given the chains of the topics."""
-        starts, topics = state["starts"].astype(np.int64), state["topics"]
-        rows = np.zeros((len(starts) - 1, self.n_topics), np.int32)
-        rank = np.full(self.corpus.n_words, -1, np.int32)
+        program, n_topics = self.program, self.program.n_topics
+        starts, topics = shard.starts.astype(np.int64), shard.topics
+        rows = np.zeros((len(starts) - 1, n_topics), np.int32)
+        rank = np.full(program.corpus.n_words, -1, np.int32)
         rank[self.words.ids] = np.arange(len(self.words.ids))
-        for k, chain in enumerate(topics_then):
-            level = chain.levels[slice_]
-            rows[:, k] = _SCALE * np.exp(chain.others[slice_] - level)
+        for k, chain in enumerate(shard.chains):
+            level = chain.levels[shard.number]
+            rows[:, k] = _SCALE * np.exp(chain.others[shard.number] - level)
             rows[rank[chain.words[rank[chain.words] >= 0]], k] = 0
-            kernels.add_probabilities(chain.words, rank, chain.eta, level, slice_, _SCALE, k, rows)
+            kernels.add_probabilities(chain.words, rank, chain.eta, level, shard.number, _SCALE, k, rows)
         lda_blocks.add_rows(starts, topics, rows)  # so that no count falls below zero
-        totals = np.bincount(topics, minlength=self.n_topics) + np.int64(_SCALE)
-        value = Block(rows, np.zeros(0, self.kind))
-        self.draw(state, Task(round_, 0, 0, 0, value), totals)  # type: ignore[arg-type]
+        totals = np.bincount(topics, minlength=n_topics) + np.int64(_SCALE)
+        value = Block(rows, np.zeros(0, program.kind))
+        self.draw(shard, Task(round_, 0, 0, 0, value), totals)  # type: ignore[arg-type]
 
-    def words_by_topic(self, state):
+    def words_by_topic(self, shard):
         """Words of the tokens, topic by topic, and where those of each topic begin."""
-        topics = state["topics"]
-        kind = np.uint16 if self.corpus.n_words <= np.iinfo(np.uint16).max else np.int32
-        words = np.repeat(self.words.ids.astype(kind), np.diff(state["starts"]))
-        sizes = np.bincount(topics, minlength=self.n_topics)
+        topics, n_words = shard.topics, self.program.corpus.n_words
+        kind = np.uint16 if n_words <= np.iinfo(np.uint16).max else np.int32
+        words = np.repeat(self.words.ids.astype(kind), np.diff(shard.starts))
+        sizes = np.bincount(topics, minlength=self.program.n_topics)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         return words[np.argsort(topics, kind="stable")], starts
+
+
+@dataclass(eq=False)
+class SliceShard(TopicShard):
+    """The shard of a slice, with the number of the slice, its `TopicProgram`, and `WordChains` of topics."""
+
+    number: int = 0
+    program: Any = None
+    chains: Any = None
 
 
 class SlicedGibbs(Program):
@@ -101,7 +123,7 @@ class SlicedGibbs(Program):
     slices : list of ShardedCorpus or None
         Of one shard each; None for a slice without documents.
     n_topics, alpha, seed
-        As of `RotatingGibbs`.
+        As of `TopicProgram`.
     beta : float
     first : CSR array of shape (n_words, n_topics)
         Counts of a model of all slices together, from which topics begin.
@@ -123,8 +145,10 @@ class SlicedGibbs(Program):
         nothing = np.full(self.n_words, 1e-9)  # of a prior: it is in phi
         for t in self.filled:
             own = int(np.random.SeedSequence([int(self.seed), t]).generate_state(1, np.uint64)[0])
-            part = Slice(slices[t], n_topics, alpha, nothing, own, first=first)
-            self.shards.append({"slice": t, "part": part, "data": slices[t].shards[0]})
+            where = {"sampler": SliceGibbs(first), "exact": True, "in_process": True}
+            program = TopicProgram(slices[t], n_topics, alpha, nothing, own, **where)
+            program.shards = []
+            self.shards.append({"slice": t, "program": program, "data": slices[t].shards[0]})
             self.shard_weights.append(slices[t].weights[0])
         self.n_tokens = int(sum(self.shard_weights))
         self.fits_variance = variance is None
@@ -142,27 +166,26 @@ class SlicedGibbs(Program):
 
     def load(self, data):
         """Lay the tokens of a slice out."""
-        state = data["part"].load(data["data"])
-        return state | {"part": data["part"], "slice": data["slice"], "chains": None}
+        shard = data["program"].load(data["data"])
+        return SliceShard(**vars(shard), number=data["slice"], program=data["program"])
 
     def sync(self, state, message):
         """Take the topics."""
-        state["chains"] = [chains.WordChains(*parts) for parts in message]
-        if not state["ready"]:
-            state["part"].make_ready(state)
-            state["ready"] = True
+        state.chains = [chains.WordChains(*parts) for parts in message]
+        if not state.is_ready:
+            state.program.sampler.make_ready(state)
+            state.is_ready = True
 
     def update(self, state, task):
         """Sweep; every so often return the words of topics."""
-        state["part"].sweep(state, state["chains"], state["slice"], task.round)
+        state.program.sampler.draw_all(state, task.round)
         return self.words_by_topic(state) if self.raises_after(task.round + 1) else None
 
     def measure(self, state):
         """log p of a slice's words and topics, given its topics' words."""
-        part, t = state["part"], state["slice"]
-        words, starts = part.words_by_topic(state)
-        total = part.measure(state)
-        for k, chain in enumerate(state["chains"]):
+        words, starts = self.words_by_topic(state)
+        total, t = state.program.measure(state), state.number
+        for k, chain in enumerate(state.chains):
             own, counts = np.unique(words[starts[k] : starts[k + 1]], return_counts=True)
             eta = chain.of_words(own.astype(np.int32))[:, t] - chain.levels[t]
             total += float(counts @ eta)
@@ -170,11 +193,11 @@ class SlicedGibbs(Program):
 
     def document_counts(self, state):
         """Topic counts of a slice's documents."""
-        return state["part"].document_counts(state)
+        return state.program.document_counts(state)
 
     def words_by_topic(self, state):
-        """See `Slice.words_by_topic`."""
-        return state["part"].words_by_topic(state)
+        """See `SliceGibbs.words_by_topic`."""
+        return state.program.sampler.words_by_topic(state)
 
     # At the coordinator ---------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ r"""Gibbs sampling of topics that also explain a response of each document: supe
 
     y_d ~ N(m_d, sigma^2), Poisson(exp(m_d)) or Categorical(softmax(m_d)),   m_d = b + eta^T C_d / L_d
 
-A sweep draws the tokens' topics given words, responses and coefficients: `RotatingGibbs` proposes by the
+A sweep draws the tokens' topics given words, responses and coefficients: `Gibbs` proposes by the
 conditional of plain LDA, and the response accepts (`kernels.lda.responses`). After every `UPDATE_EVERY`
 sweeps the coefficients become the mode of their posterior given the counts, that of a generalised linear
 model of the response with the shares of topics as columns, by Newton's method. So the fit is a stochastic EM
@@ -35,9 +35,9 @@ from ..blocks.document_rows import (
     document_rows,
     sparse_scratch,
 )
-from ..blocks.program import Gathered, opened_counts, packed_counts
+from ..blocks.program import opened_counts, packed_counts
 from ..blocks.restoring import taken, unfit
-from .gibbs import RotatingGibbs
+from .gibbs import Gibbs
 
 UPDATE_EVERY = 10  # sweeps
 _ACCEPT = 18  # purpose of a random stream
@@ -155,13 +155,11 @@ class ListedResponses(Responses, PackedLists):
         sweep_sparse(*place, *self.stored, *own, *mode, work, responses)
 
 
-class RotatingSupervised(RotatingGibbs):
-    """`RotatingGibbs` with responses; each shard of the corpus has the ``response`` of its documents.
+class ResponseGibbs(Gibbs):
+    """Gibbs sampling with responses; each shard of the corpus has the ``response`` of its documents.
 
     Parameters
     ----------
-    corpus, n_topics, alpha, beta, seed, **options
-        See `RotatingGibbs`.
     response : Response
     targets : ndarray of shape (n_documents,)
         Of the documents in the order of the shards, for the coordinator.
@@ -170,93 +168,95 @@ class RotatingSupervised(RotatingGibbs):
     """
 
     prior_figures = "documents"
+    coefficients: Coefficients
+    averaged: Any
+    n_averaged: int
 
-    def __init__(self, corpus, n_topics, alpha, beta, seed, *, response, targets, burn_in, **options):
-        self.response = response
-        super().__init__(corpus, n_topics, alpha, beta, seed, **options)
-        self.targets: Any = targets
-        self.burn_in = burn_in
-        self.coefficients = Coefficients.at_start(n_topics, response)
-        self.averaged, self.n_averaged = np.zeros_like(self.coefficients.packed()), 0
+    def __init__(self, response, targets, burn_in):
+        self.response, self.targets, self.burn_in = response, targets, burn_in
+
+    def bound(self, program, corpus):
+        """See `Gibbs`."""
+        bound = super().bound(program, corpus)
+        bound.coefficients = Coefficients.at_start(program.n_topics, self.response)
+        bound.averaged, bound.n_averaged = np.zeros_like(bound.coefficients.packed()), 0
+        return bound
 
     def __getstate__(self):
         """What only the coordinator needs stays there."""
-        return super().__getstate__() | {"targets": None}
+        return vars(self) | {"targets": None}
 
     # At a shard -----------------------------------------------------------------------------------
 
-    def document_kind(self, lengths, storage, labels=None):
-        """Allocate the counts of documents; `labels` are their responses."""
-        targets = np.zeros((len(lengths), 1)) if labels is None else labels
-        kinds, n_documents = (DenseResponses, ShortResponses, ListedResponses), self.corpus.n_documents
-        place = (lengths, self.longest, self.n_topics)
-        own = document_rows(*place, storage=storage, n_documents=n_documents, kinds=kinds)
-        return own.know(targets, lengths, self.response)
+    def document_kind(self, lengths, storage, facts=None):
+        """Allocate the counts of documents; `facts` are their responses."""
+        targets, program = np.zeros((len(lengths), 1)) if facts is None else facts, self.program
+        kinds, n_documents = (DenseResponses, ShortResponses, ListedResponses), program.corpus.n_documents
+        sizes = (lengths, program.longest, program.n_topics)
+        documents = document_rows(*sizes, storage=storage, n_documents=n_documents, kinds=kinds)
+        return documents.know(targets, lengths, self.response)
 
-    def sync(self, state, message):
-        """Take over totals, and coefficients."""
+    def receive(self, shard, message):
+        """Take coefficients."""
         if "coefficients" in message:
-            state["documents"].coefficients = Coefficients.of_packed(message["coefficients"])
-        super().sync(state, message)
+            shard.documents.coefficients = Coefficients.of_packed(message["coefficients"])
 
-    def _sweep(self, state, task, place, words):
-        documents = state["documents"]
+    def sweep(self, shard, task, tokens, words):
+        """Draw tokens, each proposed as without responses."""
+        documents, program = shard.documents, self.program
         if documents.round != task.round:
             documents.begin_sweep(task.round)
-        place_of_task = [int(self.seed), _ACCEPT, task.round, task.shard * self.n_blocks + task.blocks]
-        documents.state = np.random.SeedSequence(place_of_task).generate_state(1, np.uint64)[0]
-        super()._sweep(state, task, place, words)
+        number = task.shard * program.n_blocks + task.blocks
+        stream = np.random.SeedSequence([int(program.seed), _ACCEPT, task.round, number])
+        documents.state = stream.generate_state(1, np.uint64)[0]
+        super().sweep(shard, task, tokens, words)
 
-    def measure(self, state):
+    def measure(self, shard):
         """Compute the part of a shard's documents, and of their responses, for the log-likelihood."""
-        return super().measure(state) + state["documents"].log_likelihood_of_responses()
+        return super().measure(shard) + shard.documents.log_likelihood_of_responses()
 
-    def figures_of_documents(self, state):
+    def figures_of_documents(self, shard):
         """The counts of the documents' topics."""
-        return {"documents": packed_counts(self.document_counts(state))}
+        return {"documents": packed_counts(self.program.document_counts(shard))}
 
-    def figures_of_words(self, state, block, value):
+    def figures_of_words(self, shard, block, value):
         """Words say nothing of coefficients."""
         return {}
 
     # At the coordinator ---------------------------------------------------------------------------
 
-    def fits_priors_after(self, swept):
+    def fits_after(self, swept):
         """Whether coefficients are fitted when so many sweeps are done."""
         return swept % UPDATE_EVERY == 0
 
-    def _fitted_priors(self):
+    def publish(self):
+        """Return the coefficients."""
         return {"coefficients": self.coefficients.packed()}
 
-    def publish(self):
-        """Send the topic totals and the coefficients."""
-        return super().publish() | self._fitted_priors()
-
-    def _fit_priors(self, swept):
-        parts = [opened_counts(figures.pop("documents"), self.n_topics) for figures in self._figures]
+    def fit(self, swept):
+        """Fit the coefficients."""
+        program = self.program
+        packed = [figures.pop("documents") for figures in program.shard_figures]
+        parts = [opened_counts(counts, program.n_topics) for counts in packed]
         counts = sparse.csr_array(sparse.vstack(parts, format="csr"))
         self.coefficients = fitted(counts, self.targets, self.response, self.coefficients)
-        if swept > max(self.burn_in, self.annealed):
+        if swept > max(self.burn_in, program.annealed):
             self.averaged, self.n_averaged = self.averaged + self.coefficients.packed(), self.n_averaged + 1
 
-    def final(self):
-        """The mean of the coefficients after `burn_in`; before the first, those of now."""
-        if not self.n_averaged:
-            return self.coefficients
-        return Coefficients.of_packed(self.averaged / self.n_averaged)
-
-    def collect(self, ask, documents=True):
-        """Gather the model, and the coefficients."""
-        return GatheredSupervised(**vars(Gathered.of(self, ask, documents)), coefficients=self.final())
+    def completed(self, gathered):
+        """Add the mean of the coefficients after `burn_in`; before the first, those of now."""
+        mean = self.coefficients
+        if self.n_averaged:
+            mean = Coefficients.of_packed(self.averaged / self.n_averaged)
+        return replace(gathered, extra={"coefficients": mean})
 
     def arrays(self):
-        """Arrays of a checkpoint besides shards and blocks."""
-        own = {"coefficients": self.coefficients.packed(), "averaged": self.averaged}
-        numbers = {"n_averaged": np.int64(self.n_averaged), "burn_in": np.int64(self.burn_in)}
-        return super().arrays() | own | numbers
+        """See `Gibbs`."""
+        coefficients = {"coefficients": self.coefficients.packed(), "averaged": self.averaged}
+        return coefficients | {"n_averaged": np.int64(self.n_averaged), "burn_in": np.int64(self.burn_in)}
 
     def restore(self, arrays):
-        """Go on from the arrays of a checkpoint of the same corpus and parameters."""
+        """See `Gibbs`."""
         now, averaged = taken(arrays, "coefficients", "averaged")
         n, burn_in = taken(arrays, "n_averaged", "burn_in")
         fits = all(a.shape == self.averaged.shape and a.dtype == np.float64 for a in (now, averaged))
@@ -264,16 +264,8 @@ class RotatingSupervised(RotatingGibbs):
         fits = fits and all(a.shape == () and a.dtype == np.int64 and a >= 0 for a in (n, burn_in))
         if not (fits and (now[-1] > 0).all()):
             raise unfit("coefficients")
-        super().restore(arrays)
         self.coefficients, self.averaged = Coefficients.of_packed(now), averaged.copy()
         self.n_averaged, self.burn_in = int(n), int(burn_in)
-
-
-@dataclass(frozen=True)
-class GatheredSupervised(Gathered):
-    """A fitted model, and its coefficients."""
-
-    coefficients: Coefficients
 
 
 # A fit of the coefficients ------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from lda_chains import Chain
 from stradask.algorithms.topics.blocks.document_rows import PackedLists
 from stradask.algorithms.topics.corpus.footprint import footprint
 from stradask.algorithms.topics.samplers import light_cuda
-from stradask.algorithms.topics.samplers.choose import program_of
 from stradask.algorithms.topics.samplers.light_cuda import LightCudaState
 from stradask.algorithms.topics.samplers.saber import SaberState
 from stradask.cli.arguments import main
@@ -26,7 +25,7 @@ def X():
 
 def _bytes_of(*things):
     """Bytes of the arrays that the things hold, each once."""
-    held = [value for thing in things for value in thing.values()]
+    held = [v for thing in things for v in (thing if isinstance(thing, dict) else vars(thing)).values()]
     return sum({id(array): array.nbytes for array in held if isinstance(array, np.ndarray)}.values())
 
 
@@ -35,12 +34,12 @@ def _bytes_of(*things):
 def test_bytes_of_the_cpu(X, name, n_topics):
     model = (X, n_topics, np.full(n_topics, 0.1), np.full(500, 0.01), 1)
     if name == "saber":
-        held = _bytes_of(vars(SaberState(*model, n_groups=2)))
+        held = _bytes_of(SaberState(*model, n_groups=2))
     else:
-        chain = Chain(*model, kind=program_of(name), n_groups=2)
-        documents = [vars(state["documents"]) for state in chain.states]
-        blocks = [vars(block) for block in chain.blocks]
-        held = _bytes_of(*chain.states, *documents, *blocks, *chain.program.shards, vars(chain.program.words))
+        chain = Chain(*model, sampler=name, n_groups=2)
+        documents = [state.documents for state in chain.states]
+        parts = (*chain.states, *documents, *chain.blocks, *chain.program.shards)
+        held = _bytes_of(*parts, chain.program.words)
     assert footprint(X, n_topics)["cpu"][name] == pytest.approx(held, rel=0.15)
 
 

@@ -11,9 +11,10 @@ from scipy.special import gammaln
 
 import stradask as sd
 from stradask.algorithms.topics import priors
+from stradask.algorithms.topics.blocks.program import TopicProgram
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers import merging
-from stradask.algorithms.topics.samplers.hierarchical import Concentrations, RotatingHierarchical, draw_shares
+from stradask.algorithms.topics.samplers.hierarchical import Concentrations, HierarchicalGibbs, draw_shares
 from stradask.errors import DataError, InterruptedFitWarning
 from stradask.scheduler.engine import run
 
@@ -127,10 +128,9 @@ def test_the_chain_is_that_of_the_enumeration():
             return {}
 
     corpus = corpus_of_matrix(sparse.csr_array(X.astype(np.int32)), 1, copies=False)
-    program = RotatingHierarchical(
-        corpus, 2, np.full(2, alpha / 2), beta, 0, exact=True, in_process=True,
-        concentrations=Concentrations(1.0, False, False),
-    )  # fmt: skip
+    sampler = HierarchicalGibbs(Concentrations(1.0, False, False))
+    options = {"sampler": sampler, "exact": True, "in_process": True}
+    program = TopicProgram(corpus, 2, np.full(2, alpha / 2), beta, 0, **options)
     kept = Kept()
     run(program, program.schedule, max_rounds=10_000, draws=kept)
     names = list(expected)
@@ -225,8 +225,9 @@ def test_the_gain_without_a_topic_is_a_sum_over_the_topics_of_its_tokens():
 
     judge = merging.Merging(n_topics, merges=True)
     start, rows = np.searchsorted(words, np.arange(10)), [sparse.csr_array(of_words[:5]), of_words[5:]]
-    state = {"judges": True, "overlap": False, "pairs": judge.pairs}
-    own = judge.of_words(state, [rows[0], sparse.csr_array(rows[1])], beta)["word_own"]
+    own = judge.of_words(merging.MergeOrders(judges=True), [rows[0], sparse.csr_array(rows[1])], beta)[
+        "word_own"
+    ]
     parts = []
     for half in (docs < 3, docs >= 3):  # two shards
         begin = np.concatenate([[0], np.cumsum(half)])[start]

@@ -12,8 +12,9 @@ from scipy.special import betaln, gammaln
 import stradask as sd
 from stradask.algorithms.topics.blocks import document_rows
 from stradask.algorithms.topics.blocks.draws import unpack
+from stradask.algorithms.topics.blocks.program import TopicProgram
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.samplers.keywords import RotatingKeywords
+from stradask.algorithms.topics.samplers.keywords import KeywordGibbs
 from stradask.errors import DataError, ModelFileError
 from stradask.scheduler.engine import run
 
@@ -31,7 +32,7 @@ class Kept:
     def take(self, sweep, collect):
         if sweep % 4 == 0:
             gathered = collect()
-            words = np.hstack([gathered.words.toarray(), gathered.keywords.toarray()[:, 1:]])
+            words = np.hstack([gathered.words.toarray(), gathered.extra["keywords"].toarray()[:, 1:]])
             place = place_of(gathered.documents.toarray(), words)
             self.found.append(place)
             self.joint[place] = gathered.joint
@@ -71,9 +72,11 @@ def test_the_chain_is_that_of_the_enumeration(frequent):
         prior[place] = prior.get(place, 0.0) + np.exp(with_prior)
         log_joint[place] = log_p / len(tokens)
     corpus = corpus_of_matrix(sparse.csr_array(X.astype(np.int32)), 1, copies=False)
-    program = RotatingKeywords(
-        corpus, 2, alpha, beta, 0, exact=True, in_process=True, keywords=sparse.csr_array(weights),
-        switch=switch, background=sparse.csr_array((3, 3), dtype=np.int32) if frequent else None,
+    sampler = KeywordGibbs(sparse.csr_array(weights), switch)
+    background = sparse.csr_array((3, 3), dtype=np.int32) if frequent else None
+    program = TopicProgram(
+        corpus, sampler.n_columns, alpha, beta, 0, sampler=sampler, seeds=sampler.seeds, exact=True,
+        in_process=True, background=background,
     )  # fmt: skip
     kept = Kept()
     run(program, program.schedule, max_rounds=5_000, draws=kept)

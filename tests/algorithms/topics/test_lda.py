@@ -11,8 +11,8 @@ from scipy.special import gammaln
 import stradask as sd
 from stradask.algorithms.topics import priors
 from stradask.algorithms.topics.blocks import document_rows
+from stradask.algorithms.topics.blocks.program import TopicProgram
 from stradask.algorithms.topics.evaluation import document_completion
-from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
 from stradask.errors import DataError
 from stradask.scheduler.program import Program
 
@@ -92,7 +92,7 @@ def test_no_random_stream_is_used_twice(corpus, monkeypatch):
         lambda self, place, words, mode: (names.append(mode[1:]), sweep(self, place, words, mode)),
     )
     # On threads a kernel takes the tasks, with the same streams (`test_gibbs_steps`).
-    monkeypatch.setattr(RotatingGibbs, "run_steps", Program.run_steps)
+    monkeypatch.setattr(TopicProgram, "run_steps", Program.run_steps)
     Chain(corpus, 5, np.ones(5), np.ones(corpus.shape[1]), 1, n_groups=4).run(3)
     assert len(names) == 3 * 4 * 4
     lda = small_lda(max_iter=4, warm_start=True).fit(corpus)

@@ -12,7 +12,7 @@ from sklearn.datasets import dump_svmlight_file
 import stradask as sd
 from stradask.algorithms.topics.corpus import documents
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
+from stradask.algorithms.topics.samplers.choose import program_of
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, ModelFileError
@@ -159,9 +159,8 @@ def test_no_more_groups_than_documents(client, X):
 def test_a_background_does_not_enter_what_is_fetched_or_checked(X):
     """Blocks carry it; the model fetched, and totals of a checkpoint, are of the tokens at hand."""
     background = sparse.csr_array(np.random.default_rng(0).integers(0, 9, (120, 6)))
-    program = RotatingGibbs(
-        corpus_of_matrix(X, 3), 6, np.full(6, 0.1), np.full(120, 0.01), 1, background=background
-    )
+    priors = np.full(6, 0.1), np.full(120, 0.01)
+    program = program_of("gibbs", corpus_of_matrix(X, 3), 6, *priors, 1, background=background)
     found = run(program, program.schedule, max_rounds=2).fetched
     np.testing.assert_array_equal(found.words.sum(axis=1), X.sum(axis=0))
     np.testing.assert_array_equal(program.totals, found.words.sum(axis=0) + background.sum(axis=0))

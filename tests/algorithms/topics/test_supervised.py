@@ -11,12 +11,13 @@ from scipy.special import gammaln, log_softmax, xlogy
 
 import stradask as sd
 from stradask.algorithms.topics.blocks import document_rows
+from stradask.algorithms.topics.blocks.program import TopicProgram
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, with_rows
 from stradask.algorithms.topics.samplers import supervised
 from stradask.algorithms.topics.samplers.supervised import (
     Coefficients,
     Response,
-    RotatingSupervised,
+    ResponseGibbs,
     fitted,
 )
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
@@ -35,10 +36,10 @@ def log_response(kind, predictors, y, variance):
     return log_softmax(predictors)[int(y)]
 
 
-class Frozen(RotatingSupervised):
+class Frozen(ResponseGibbs):
     """Coefficients stay as they are."""
 
-    def fits_priors_after(self, swept):
+    def fits_after(self, swept):
         return False
 
 
@@ -105,11 +106,10 @@ def test_the_chain_is_that_of_the_enumeration(kind, form, monkeypatch):
             log_p += log_response(kind, intercepts + row @ eta / row.sum(), own, variance)
         expected[place] = expected.get(place, 0.0) + np.exp(log_p)
     corpus = corpus_of_matrix(sparse.csr_array(X.astype(np.int32)), 1, copies=False)
-    program = Frozen(
-        with_rows(corpus, "response", y[:, None]), 2, alpha, beta, 0, exact=True, in_process=True,
-        response=Response(_FAMILIES[kind], eta.shape[1], 1.0), targets=y, burn_in=0,
-    )  # fmt: skip
-    program.coefficients = Coefficients(eta, intercepts, variance)
+    response = Response(_FAMILIES[kind], eta.shape[1], 1.0)
+    corpus, sampler = with_rows(corpus, "response", y[:, None]), Frozen(response, y, 0)
+    program = TopicProgram(corpus, 2, alpha, beta, 0, sampler=sampler, exact=True, in_process=True)
+    program.sampler.coefficients = Coefficients(eta, intercepts, variance)
     kept = Kept()
     run(program, program.schedule, max_rounds=24_000 if form == "lists" else 6_000, draws=kept)
     names = list(expected)

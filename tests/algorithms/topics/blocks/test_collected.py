@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from stradask.algorithms.topics.blocks.collected import Collected, Packing, Segment
+from stradask.algorithms.topics.blocks.program import TopicProgram
 from stradask.algorithms.topics.blocks.word_blocks import Block, CollectThenReturn, FirstCountThenRotate
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.samplers.warp import RotatingWarp
+from stradask.algorithms.topics.samplers.warp import Warp
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import ModelFileError
 from stradask.scheduler.engine import run
@@ -126,7 +127,7 @@ def test_a_fit_whose_blocks_are_packed_at_every_step_is_the_fit():
     """Whatever the process of a shard, and with 5 shards, whose number has no divisor."""
     X = make_lda_corpus(60, n_features=50, n_components=3, random_state=0)[0]
 
-    class Packs(RotatingWarp):
+    class Packs(TopicProgram):
         def update(self, state, task):
             block, own = task.blocks, task.value
             there = self.unpack(block, self.pack(block, own))
@@ -135,9 +136,10 @@ def test_a_fit_whose_blocks_are_packed_at_every_step_is_the_fit():
 
     for n_shards in (2, 5):
         done = []
-        for kind in (Packs, RotatingWarp):
-            program = kind(corpus_of_matrix(X, n_shards), 7, np.full(7, 0.1), np.full(50, 0.01), 5, repeats=2)
-            assert program.collects
+        for kind in (Packs, TopicProgram):
+            corpus, priors = corpus_of_matrix(X, n_shards), (np.full(7, 0.1), np.full(50, 0.01))
+            program = kind(corpus, 7, *priors, 5, sampler=Warp(repeats=2))
+            assert program.sampler.collects
             done.append(run(program, program.schedule, max_rounds=4, engine=LocalSession(1)).fetched)
         assert (done[0].words != done[1].words).nnz == 0
         assert (done[0].documents != done[1].documents).nnz == 0

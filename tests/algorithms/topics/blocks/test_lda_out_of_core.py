@@ -17,8 +17,7 @@ from stradask.algorithms.topics.blocks.storage import Pool, Storage, fetch, rele
 from stradask.algorithms.topics.blocks.word_blocks import FirstCountThenRotate
 from stradask.algorithms.topics.corpus import documents
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
-from stradask.algorithms.topics.samplers.warp import RotatingWarp
+from stradask.algorithms.topics.samplers.choose import program_of
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError
@@ -79,10 +78,11 @@ def test_passes_are_rotations_and_the_last_one_is_for_others_to_read(n, at_once,
     assert [at_hand.is_last_of_shard(place) for place in range(5)] == [False, True, False, False, True]
 
 
-@pytest.mark.parametrize("kind", [RotatingGibbs, RotatingWarp])
-def test_parties_sample_every_token_once_and_measure_what_is_there(X, kind):
+@pytest.mark.parametrize("sampler", ["gibbs", "warp"])
+def test_parties_sample_every_token_once_and_measure_what_is_there(X, sampler):
     corpus = corpus_of_matrix(X, 5)
-    program = kind(corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, at_once=2, fits_priors=True)
+    options = {"at_once": 2, "fits_priors": True}
+    program = program_of(sampler, corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, **options)
     done = run(program, program.schedule, max_rounds=30)
     words = done.fetched.word_topic_counts()
     np.testing.assert_array_equal(words.sum(axis=0), program.totals)
@@ -128,16 +128,16 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
 def test_the_next_party_is_read_while_one_is_swept(X, tmp_path, monkeypatch):
     fetched, drawn, counts = [], [], set()
     monkeypatch.setattr(
-        "stradask.algorithms.topics.samplers.gibbs.fetch", lambda array: fetched.append(id(array))
+        "stradask.algorithms.topics.blocks.program.fetch", lambda array: fetched.append(id(array))
     )
     corpus = corpus_of_matrix(X, 5)
     options = {"at_once": 2, "folder": tmp_path}
-    program = RotatingGibbs(corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, **options)
+    program = program_of("gibbs", corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, **options)
     update = program.update
 
     def watched(state, task):
-        drawn.append((task.round, task.step, task.shard, id(state["topics"])))
-        counts.add(id(state["documents"].counts))
+        drawn.append((task.round, task.step, task.shard, id(state.topics)))
+        counts.add(id(state.documents.counts))
         return update(state, task)
 
     program.update = watched
@@ -168,17 +168,18 @@ def test_what_is_let_go_is_still_there(tmp_path):
     assert Storage().put(kept) is kept
 
 
-@pytest.mark.parametrize("kind", [RotatingGibbs, RotatingWarp])
+@pytest.mark.parametrize("sampler", ["gibbs", "warp"])
 @pytest.mark.parametrize("K", [6, 300])
-def test_all_that_grows_with_the_corpus_lies_in_files(X, tmp_path, kind, K):
+def test_all_that_grows_with_the_corpus_lies_in_files(X, tmp_path, sampler, K):
     corpus = corpus_of_matrix(X, 5)
-    program = kind(corpus, K, np.full(K, 0.1), np.full(120, 0.01), 3, at_once=2, folder=tmp_path)
+    options = {"at_once": 2, "folder": tmp_path}
+    program = program_of(sampler, corpus, K, np.full(K, 0.1), np.full(120, 0.01), 3, **options)
     shard = max(corpus.shards, key=lambda shard: shard["source"].nnz)
     state = program.load(shard)
     program.sync(state, program.publish())
     in_memory = sum(
         array.nbytes
-        for array in {**state, **vars(state["documents"])}.values()
+        for array in {**vars(state), **vars(state.documents)}.values()
         if isinstance(array, np.ndarray) and not _is_mapped(array)
     )
     size, n_tokens = shard["source"].shape[0], shard["source"].sum()
@@ -236,7 +237,7 @@ def test_pages_of_the_layout_of_warp_are_released(X, tmp_path, monkeypatch):
         "stradask.algorithms.topics.samplers.warp.release", lambda array: released.append(array.nbytes)
     )
     model = corpus_of_matrix(X, 3), 4, np.full(4, 0.1), np.full(120, 0.1), 0
-    program = RotatingWarp(*model, folder=tmp_path, at_once=1)
+    program = program_of("warp", *model, folder=tmp_path, at_once=1)
     for shard in program.shards:
         program.load(shard)
     assert sum(released) == 6 * X.sum()  # document and first topic of each token

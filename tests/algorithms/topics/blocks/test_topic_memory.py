@@ -33,7 +33,7 @@ def corpus(n_documents, mean, n_shards=2, n_words=100):
 
 def program(name, n_topics, *sizes):
     priors = np.full(n_topics, 0.1), np.full(100, 0.1)
-    return program_of(name)(corpus(*sizes), n_topics, *priors, 0)
+    return program_of(name, corpus(*sizes), n_topics, *priors, 0)
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,16 @@ def program(name, n_topics, *sizes):
 )  # fmt: skip
 def test_a_shard_takes_what_is_counted(name, n_topics, sizes):
     made = program(name, n_topics, *sizes)
-    part = made.parts[0] if name == "both" else made
-    state = part.load(made.shards[0])
-    part.make_ready(state)
-    copied = sum(narrowed(state[name])[0].nbytes for name in part.saved)
+    state = made.load(made.shards[0])
+    made.sampler.make_ready(state)
+    copied = sum(narrowed(state[name])[0].nbytes for name in made.saved)
     counted = memory.bytes_of_program(made)
     assert bytes_of_arrays(state) == pytest.approx(counted.shards[0], rel=0.1)
     assert copied == pytest.approx(counted.saved[0], rel=0.1)
 
 
 def bytes_of_arrays(*states):
-    arrays = [array for state in states for array in [*state.values(), *vars(state["documents"]).values()]]
+    arrays = [array for state in states for array in [*vars(state).values(), *vars(state.documents).values()]]
     return sum({id(array): array.nbytes for array in arrays if isinstance(array, np.ndarray)}.values())
 
 
@@ -93,8 +92,8 @@ def test_shards_of_all_models_take_what_is_counted(model, known, n_topics, monke
 def test_short_texts_are_not_sent_to_disk_for_rows_that_are_not_made():
     n = 200_000
     X = sparse.csr_array((np.ones(4 * n, np.int32), (np.repeat(np.arange(n), 4), np.arange(4 * n) % 50)))
-    made = program_of("gibbs")(corpus_of_matrix(X, 1), 200, np.full(200, 0.1), np.full(50, 0.1), 0)
-    documents = made.load(made.shards[0])["documents"]
+    made = program_of("gibbs", corpus_of_matrix(X, 1), 200, np.full(200, 0.1), np.full(50, 0.1), 0)
+    documents = made.load(made.shards[0]).documents
     assert documents.slots.nbytes < 2e6  # rows of counts would take 45 MB
     sizes = CorpusSizes(np.array([4.0 * n]), np.array([n]), longest=4, n_words=50)
     assert plan_for(["gibbs"], sizes, 200, 40_000_000, None) == FilePlan(None, None)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from early_auto import make_early
 from lda_chains import Chain
 from scipy import sparse
 
@@ -10,8 +11,8 @@ from stradask.algorithms.topics import fitting
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers import choose
 from stradask.algorithms.topics.samplers.annealing import annealed_prior, annealed_sweeps, first_beta
-from stradask.algorithms.topics.samplers.auto import RotatingAuto
 from stradask.errors import ModelFileError
+from stradask.scheduler.engine import run
 
 N_TOPICS, N_WORDS = 70, 400
 
@@ -25,7 +26,7 @@ def corpus():
 def make(corpus, sampler, beta=0.01, annealed=0, **options):
     priors = np.full(N_TOPICS, 0.1), np.broadcast_to(np.asarray(beta, float), N_WORDS).copy()
     options |= {"annealed": annealed}
-    return Chain(corpus, N_TOPICS, *priors, 5, kind=choose.program_of(sampler), **options)
+    return Chain(corpus, N_TOPICS, *priors, 5, sampler=sampler, **options)
 
 
 def test_the_prior_falls_from_a_tenth_to_what_was_asked_for():
@@ -115,12 +116,14 @@ def test_a_checkpoint_within_annealing_goes_on_with_it(corpus, sampler):
             second.program.restore(first.program.arrays() | {"annealed": np.asarray(damaged)})
 
 
-def test_auto_anneals_with_warp_alone(corpus):
-    priors = np.full(N_TOPICS, 0.1), np.full(N_WORDS, 0.01)
-    options = choose.annealing_of("both", True)
-    state = RotatingAuto(corpus_of_matrix(corpus, 2), N_TOPICS, *priors, 5, **options)
-    assert state.annealed == 38
-    assert [part.annealed for part in state.parts] == [38, 0]
+def test_auto_anneals_with_warp_alone(corpus, monkeypatch):
+    assert choose.annealed_of("both") == 38
+    make_early(monkeypatch, most=2)
+    priors, annealed = (np.full(N_TOPICS, 0.1), np.full(N_WORDS, 0.01)), choose.annealed_of("both")
+    program = choose.program_of("both", corpus_of_matrix(corpus, 2), N_TOPICS, *priors, 5, annealed=annealed)
+    assert program.annealed == annealed > 2
+    run(program, program.schedule, max_rounds=3)
+    assert [program.annealed, program.ran[-1]["name"]] == [0, "gibbs"]
 
 
 def test_a_prior_that_is_large_already_is_not_annealed(corpus):

@@ -1,12 +1,14 @@
 """A sweep in which threads take tasks by themselves, against the same tasks one by one."""
 
+from dataclasses import replace
+
 import distributed
 import numpy as np
 import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.blocks import word_blocks
+from stradask.algorithms.topics.blocks import program, word_blocks
 from stradask.algorithms.topics.samplers import gibbs, gibbs_steps
 from stradask.kernels.lda import gibbs_steps as kernels
 from stradask.scheduler.program import Program
@@ -36,7 +38,7 @@ def _fitted(X, **options):
 @pytest.fixture(scope="module")
 def one_by_one(X):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gibbs.RotatingGibbs, "run_steps", Program.run_steps)
+        patch.setattr(program.TopicProgram, "run_steps", Program.run_steps)
         return _fitted(X)
 
 
@@ -58,7 +60,7 @@ def test_totals_that_are_exchanged_after_several_steps_are_those_of_tasks_one_by
     own = {"n_groups": 6, "max_iter": 5, "optimize_priors": False}  # two exchanges of three steps each
     assert word_blocks.between_exchanges(6) == 3
     model = _model(n_jobs=2, **own).fit(X)
-    monkeypatch.setattr(gibbs.RotatingGibbs, "run_steps", Program.run_steps)
+    monkeypatch.setattr(program.TopicProgram, "run_steps", Program.run_steps)
     other = _model(n_jobs=3, **own).fit(X)
     np.testing.assert_array_equal(model.components_, other.components_)
     assert model.word_topic_counts_.sum() == X.sum()
@@ -86,9 +88,9 @@ def test_shards_of_other_types_are_swept_one_by_one(X, monkeypatch):
     may_run, found = gibbs_steps.may_run_steps, []
 
     def asked(program, states):
-        docs = states[1]["docs"]
+        docs = states[1].docs
         odd = [docs.astype(np.int64), np.repeat(docs, 2)[::2], docs]
-        answers = [may_run(program, [states[0], states[1] | {"docs": own}, *states[2:]]) for own in odd]
+        answers = [may_run(program, [states[0], replace(states[1], docs=own), *states[2:]]) for own in odd]
         found.append(answers)
         return may_run(program, states)
 
@@ -109,7 +111,7 @@ def test_workers_that_do_tasks_of_a_step_together_give_the_bits_of_tasks_one_by_
         assert len({task.step for task in tasks}) == 1
         return together(program, states, tasks)
 
-    monkeypatch.setattr(gibbs, "tasks_of_a_step", noted)
+    monkeypatch.setattr(program, "tasks_of_a_step", noted)
     own = {"n_workers": 2, "threads_per_worker": n_threads, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**own) as cluster, distributed.Client(cluster):
         for found, expected in zip(_fitted(X, engine="dask"), one_by_one, strict=True):

@@ -14,9 +14,10 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.topics.blocks import word_blocks
 from stradask.algorithms.topics.blocks.groups import deal_words
-from stradask.algorithms.topics.blocks.word_blocks import Words
+from stradask.algorithms.topics.blocks.word_blocks import Block, Words
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.samplers.gibbs import Block, RotatingGibbs
+from stradask.algorithms.topics.samplers.choose import program_of
+from stradask.algorithms.topics.samplers.gibbs import Gibbs
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError
@@ -236,13 +237,13 @@ def test_bytes_are_those_of_the_formula(client, X, monkeypatch):
 
     The process that calls fit hears once a sweep what changed.
     """
-    packed, pack = [], RotatingGibbs.pack
+    packed, pack = [], Gibbs.pack
 
     def watched(self, block, value):
         packed.append(pack(self, block, value))
         return packed[-1]
 
-    monkeypatch.setattr(RotatingGibbs, "pack", watched)  # the workers are threads of this process
+    monkeypatch.setattr(Gibbs, "pack", watched)  # the workers are threads of this process
     K, n_workers, steps = 5, 2, 8
     model = lda(K, n_groups=4, max_iter=1, engine="dask").fit(X)
     hops = packed[4:]  # blocks are packed when they are made, too
@@ -281,7 +282,7 @@ def test_messages_do_not_grow_with_the_threads_of_workers(client, X, monkeypatch
 @pytest.mark.parametrize("K", [3, 200, 70_000])
 def test_packed_blocks_come_back(X, K):
     rng = np.random.default_rng(0)
-    program = RotatingGibbs(corpus_of_matrix(X, 3), K, np.full(K, 0.1), np.full(150, 0.01), 1)
+    program = program_of("gibbs", corpus_of_matrix(X, 3), K, np.full(K, 0.1), np.full(150, 0.01), 1)
     for block in range(3):
         value = program.block(block)
         most = program.words.frequency[program.words.of(block)][: len(value.rows)]
@@ -296,7 +297,7 @@ def test_packed_blocks_come_back(X, K):
 def test_damaged_blocks_are_refused(X):
     """Whatever the bytes: an error, or topics and counts that kernels can take."""
     rng = np.random.default_rng(0)
-    program = RotatingGibbs(corpus_of_matrix(X, 2), 40, np.full(40, 0.1), np.full(150, 0.01), 1)
+    program = program_of("gibbs", corpus_of_matrix(X, 2), 40, np.full(40, 0.1), np.full(150, 0.01), 1)
     value = program.block(0)
     most = program.words.frequency[program.words.of(0)][: len(value.rows)]
     value.rows[:, 3] = most
@@ -324,9 +325,8 @@ def test_damaged_blocks_are_refused(X):
 def test_local_threads_run_the_same_program(X):
     """The reference of sessions: blocks by reference, never packed."""
     local = lda(300, max_iter=12).fit(X)
-    program = RotatingGibbs(
-        corpus_of_matrix(X, 4), 300, np.full(300, 0.1), np.full(150, 0.01), local._seed(), annealed=80
-    )
+    priors = np.full(300, 0.1), np.full(150, 0.01)
+    program = program_of("gibbs", corpus_of_matrix(X, 4), 300, *priors, local._seed(), annealed=80)
     found = run(program, program.schedule, max_rounds=12, engine=LocalSession(2)).fetched
     assert (found.words != local.word_topic_counts_).nnz == 0
     assert isinstance(program.block(0), Block)

@@ -7,8 +7,9 @@ import pytest
 from distributed import Client, LocalCluster
 
 import stradask as sd
+from stradask.algorithms.topics.blocks.program import TopicProgram
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.samplers.warp import RotatingWarp
+from stradask.algorithms.topics.samplers.warp import Warp
 from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels.lda.alias import NO_TABLES
 from stradask.kernels.lda.warp import word_part, word_pass, work_for
@@ -24,9 +25,9 @@ def X():
     return make_lda_corpus(250, n_features=150, n_components=5, random_state=0)[0]
 
 
-def program(X, n_shards, **options):
+def program(X, n_shards, repeats=1, **options):
     priors = np.full(K, 0.1), np.full(X.shape[1], 0.01)
-    return RotatingWarp(corpus_of_matrix(X, n_shards), K, *priors, 5, **options)
+    return TopicProgram(corpus_of_matrix(X, n_shards), K, *priors, 5, sampler=Warp(repeats), **options)
 
 
 def swept(X, n_shards, n_rounds, session):
@@ -51,7 +52,7 @@ def test_blocks_that_travel_and_shards_at_hand_make_one_chain(X, tmp_path, n_sha
     runs = []
     for options in ({"in_process": True}, {}, {"folder": tmp_path, "at_once": n_shards}):
         made = program(X, n_shards, repeats=repeats, **options)
-        assert (made.at_hand is None) == ("in_process" not in options)
+        assert (made.sampler.at_hand is None) == ("in_process" not in options)
         runs.append(run(made, made.schedule, max_rounds=10, engine=LocalSession(2)))
     for other in runs[1:]:
         assert (other.fetched.words != runs[0].fetched.words).nnz == 0

@@ -11,8 +11,7 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.topics.blocks.word_blocks import Block
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, sources_of, survey
-from stradask.algorithms.topics.samplers.auto import RotatingAuto
-from stradask.algorithms.topics.samplers.choose import chosen
+from stradask.algorithms.topics.samplers.choose import annealed_of, chosen, program_of
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import ModelFileError, WorkerLost
@@ -55,9 +54,9 @@ def lda(n_components=80, **options):
 
 
 def program(X, K=80, **options):
-    options = {"anneals": True} | options
+    options = {"annealed": annealed_of("both")} | options
     priors = np.full(K, 0.1), np.full(X.shape[1], 0.01)
-    return RotatingAuto(corpus_of_matrix(X, 4), K, *priors, 5, **options)
+    return program_of("both", corpus_of_matrix(X, 4), K, *priors, 5, **options)
 
 
 def same(a, b):
@@ -214,7 +213,7 @@ def test_shards_on_disk(few, tmp_path):
 def test_damaged_blocks_are_refused(few):
     p = program(few)
     packed = p.pack(0, p.block(0))
-    words = p.parts[1].words
+    words = p.samplers[1].words
     assert words.n_rows[0] > 0
     gibbs = Block(np.zeros((words.n_rows[0], 80), np.int32), np.zeros(words.n_tokens[0], np.uint16))
     other = p.pack(0, gibbs)

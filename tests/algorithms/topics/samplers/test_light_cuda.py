@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 import stradask as sd
 from stradask.algorithms.topics.blocks.groups import MOST_OF_A_WORD
-from stradask.algorithms.topics.samplers.light import _SWEEP, RotatingLight
+from stradask.algorithms.topics.samplers.light import _SWEEP
 from stradask.algorithms.topics.samplers.light_cuda import (
     LightCudaState,
     number_of_groups,
@@ -173,7 +173,7 @@ def test_exact_sweeps_are_those_of_the_cpu(device):
     X = _corpus()
     model = (X, 30, *_priors(30, X.shape[1]), 4)
     state = _after(LightCudaState(*model, exact=True, device=device), 3)
-    expected = Chain(*model, kind=RotatingLight, exact=True)
+    expected = Chain(*model, sampler="light", exact=True)
     for round_ in range(3):
         expected.sweep(round_)
     assert (state.n_groups, len(state.common_words)) == (1, 0)

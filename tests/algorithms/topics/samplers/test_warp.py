@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 import stradask as sd
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.samplers import auto, choose, warp
+from stradask.algorithms.topics.samplers import choose
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.lda.alias import alias_tables, tables_of
 from stradask.kernels.lda.warp import document_pass, word_pass, work_for
@@ -26,7 +26,7 @@ def _state(X, n_topics, alpha=0.3, beta=0.4, **options):
     alpha = np.broadcast_to(np.asarray(alpha, float), n_topics).copy()
     beta = np.broadcast_to(np.asarray(beta, float), X.shape[1]).copy()
     counts = sparse.csr_array(X.astype(np.int32))
-    return Chain(counts, n_topics, alpha, beta, 5, kind=warp.RotatingWarp, n_groups=1, **options)
+    return Chain(counts, n_topics, alpha, beta, 5, sampler="warp", n_groups=1, **options)
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +59,12 @@ def test_a_document_pass_is_what_its_docstring_says():
     X = np.random.default_rng(0).poisson(3.0, (12, 7))
     alpha = np.array([0.1, 0.9, 0.3, 0.3, 2.0])
     (shard,) = _state(X, 5, alpha).states
-    pairs, doc_start, position = shard["topics"], shard["doc_start"], shard["position"]
+    documents = shard.documents
+    pairs, doc_start, position = shard.topics, documents.doc_start, documents.position
     pairs[:] = np.random.default_rng(1).integers(0, 5, pairs.shape)
     totals, before, counted = np.bincount(pairs[:, 0], minlength=5), pairs.copy(), np.zeros(5, np.int64)
     prior = (alpha.astype(np.float32), alpha.sum(), *tables_of(alpha), 7 * 0.4)
-    place = (0, 12, doc_start, position, shard["names"], pairs, pairs.reshape(-1), totals)
+    place = (0, 12, doc_start, position, documents.names, pairs, pairs.reshape(-1), totals)
     room = work_for(5, np.diff(doc_start).max(), pairs.dtype)
     distinct = document_pass(*place, *prior, counted, room, SEED, 6, 3)
     assert (counted == np.bincount(pairs[:, 0], minlength=5)).all()
@@ -80,13 +81,14 @@ def test_proposals_are_other_tokens_topics_or_the_prior(alpha):
     """Of a document of five tokens whose topics cannot move, over many passes."""
     state = _state(np.array([[5]]), 3, alpha)
     topics = np.array([0, 0, 1, 2, 2])
-    (shard,), pairs = state.states, state.states[0]["topics"]
+    (shard,), pairs = state.states, state.states[0].topics
     prior = (state.alpha.astype(np.float32), state.alpha.sum(), *tables_of(state.alpha), 0.4)
     drawn = np.zeros((5, 3))
     n = 20_000
     for r in range(n):
         pairs[:] = topics[:, None]  # the proposal is the topic itself: nothing moves
-        tokens = (shard["doc_start"], shard["position"], shard["names"], pairs, pairs.reshape(-1))
+        documents = shard.documents
+        tokens = (documents.doc_start, documents.position, documents.names, pairs, pairs.reshape(-1))
         counted, room = np.zeros(3, np.int64), work_for(3, 5, pairs.dtype)
         document_pass(0, 1, *tokens, np.full(3, 9), *prior, counted, room, SEED, 6, r)
         drawn[np.arange(5), pairs[:, 1]] += 1
@@ -261,8 +263,8 @@ def test_a_checkpoint_with_topics_or_proposals_out_of_range_is_refused(corpus):
 @pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
 def test_a_checkpoint_with_other_priors_or_without_an_array_is_refused(corpus, sampler):
     priors = np.full(20, 0.1), np.full(500, 0.01)
-    kind = choose.program_of(sampler)
-    state = kind(corpus_of_matrix(sparse.csr_array(corpus), 2), 20, *priors, 0)
+    corpus = corpus_of_matrix(sparse.csr_array(corpus), 2)
+    state = choose.program_of(sampler, corpus, 20, *priors, 0)
     arrays = state.arrays()
     for name in arrays:
         with pytest.raises(ModelFileError, match=f"lacks the array '{name}'"):
@@ -276,7 +278,7 @@ def test_a_checkpoint_with_other_priors_or_without_an_array_is_refused(corpus, s
 def _auto_state(corpus):
     alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
     corpus = corpus_of_matrix(sparse.csr_array(corpus), 2)
-    return auto.RotatingAuto(corpus, 80, alpha, beta, 0, in_process=True)
+    return choose.program_of("both", corpus, 80, alpha, beta, 0, in_process=True)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +329,7 @@ def test_auto_lets_go_of_what_warp_held(corpus, monkeypatch):
     make_early(monkeypatch, most=9)
     for rounds, held in ((9, True), (12, False)):
         state = _auto_state(corpus)
-        warp_ = state.parts[0]
+        warp_ = state.samplers[0]
         run(state, state.schedule, max_rounds=rounds, label="LDA")
         assert (warp_.at_hand is not None) == held
 
