@@ -99,19 +99,19 @@ def read_uci_bow(
     """
     dtype = checked_dtype(dtype)
     with Reader(path, verbose=verbose) as reader:
-        blocks = reader.blocks()
-        (n_documents, n_words, n_entries), body = read_header(reader, blocks)
+        lines = Lines(reader, dtype)
+        n_documents, n_words, _ = lines.stated
         n_columns = checked_columns(n_features, n_words, path)
-        words = None if vocabulary is None else read_vocabulary(vocabulary, n_words, path)
-        entries = _Entries(reader, n_documents, n_words, n_entries, dtype)
-        if body[1]:
-            entries.add(*body)
-        for line, block in blocks:
-            entries.add(line, block)
-        entries.check_complete()
-    columns = (entries.documents, entries.words, entries.counts)
-    X = csr_of_entries(*columns, (n_documents, n_columns), path)
-    return X if words is None else (X, words)
+        names = None if vocabulary is None else read_vocabulary(vocabulary, n_words, path)
+        documents, words, counts = _allocate(reader, lines.stated, dtype)
+        start = 0
+        for _, _, triples in lines:
+            block = slice(start, start := start + len(triples))
+            np.subtract(triples[:, 0], 1, out=documents[block], casting="unsafe")
+            np.subtract(triples[:, 1], 1, out=words[block], casting="unsafe")
+            counts[block] = triples[:, 2]
+    X = csr_of_entries(documents, words, counts, (n_documents, n_columns), path)
+    return X if names is None else (X, names)
 
 
 def save_uci_bow(
@@ -236,15 +236,35 @@ def _shown(text):
 
 
 class Lines:
-    """Blocks of lines of entries, parsed and checked."""
+    """The lines of entries of a file, block by block, parsed and checked.
 
-    def __init__(self, reader, n_documents, n_words, n_entries, dtype):
-        self._reader = reader
-        self._limits = (n_documents, n_words, largest_count(dtype))
-        self._n = n_entries
-        self._filled = 0
+    `stated` are the documents, words and entries that its head states. Where they are given there is no head:
+    the reader has a range of the lines. Iteration yields the number of a block's first line, its bytes, and
+    its entries, and ends with an error if a whole file lacks some.
+    """
 
-    def parse(self, line, block):
+    def __init__(self, reader, dtype, *, size=None, stated=None):
+        self._reader, self._blocks, self._filled = reader, reader.blocks(size), 0
+        self._is_whole, self._body = stated is None, (1, b"")
+        self.stated = stated
+        if stated is None:
+            self.stated, self._body = read_header(reader, self._blocks)
+        *of_columns, self._n = self.stated
+        self._limits = (*of_columns, largest_count(dtype))
+
+    def __iter__(self):
+        if self._body[1]:
+            yield *self._body, self._parse(*self._body)
+        for line, block in self._blocks:
+            yield line, block, self._parse(line, block)
+        if self._is_whole and self._filled < self._n:
+            raise self._reader.error(
+                self._reader.line,
+                f"the file ends after {self._filled} entries and line 3 states {self._n}; "
+                "it may be cut off: download or write it again",
+            )
+
+    def _parse(self, line, block):
         """Return the entries of a block that begins at some line: int64 array (n, 3)."""
         triples = _parse_block(block, self._limits)
         if triples is None:
@@ -258,15 +278,6 @@ class Lines:
             )
         self._filled += len(triples)
         return triples
-
-    def check_complete(self):
-        """Raise an error unless all entries have come."""
-        if self._filled < self._n:
-            raise self._reader.error(
-                self._reader.line,
-                f"the file ends after {self._filled} entries and line 3 states {self._n}; "
-                "it may be cut off: download or write it again",
-            )
 
     def _parse_lines(self, line, block):
         """Return the entries of a block gone through line by line, or raise at the first bad one."""
@@ -310,29 +321,14 @@ class Lines:
         return value
 
 
-class _Entries(Lines):
-    """The entries read so far: three arrays that blocks of lines fill."""
-
-    def __init__(self, reader, n_documents, n_words, n_entries, dtype):
-        super().__init__(reader, n_documents, n_words, n_entries, dtype)
-        index = np.int64 if max(n_documents, n_words, n_entries) > np.iinfo(np.int32).max else np.int32
-        try:
-            # Memory is taken up only as it is filled, so a false header costs nothing.
-            self.documents = np.empty(n_entries, index)
-            self.words = np.empty(n_entries, index)
-            self.counts = np.empty(n_entries, dtype)
-        except (MemoryError, ValueError):
-            raise reader.error(3, f"{n_entries} entries do not fit in the memory of this machine") from None
-
-    def add(self, line, block):
-        start = self._filled
-        triples = self.parse(line, block)
-        here = slice(start, self._filled)
-        self.documents[here] = triples[:, 0]
-        self.words[here] = triples[:, 1]
-        self.counts[here] = triples[:, 2]
-        self.documents[here] -= 1
-        self.words[here] -= 1
+def _allocate(reader, stated, dtype):
+    """Allocate documents, words and counts of all entries of a file."""
+    index = np.int64 if max(stated) > np.iinfo(np.int32).max else np.int32
+    try:
+        # Memory is taken up only as it is filled, so a false header costs nothing.
+        return tuple(np.empty(stated[2], kind) for kind in (index, index, dtype))
+    except (MemoryError, ValueError):
+        raise reader.error(3, f"{stated[2]} entries do not fit in the memory of this machine") from None
 
 
 def _parse_block(block, limits):

@@ -10,7 +10,7 @@ from scipy import sparse
 from .._typing import DTypeLike, FileName
 from ..errors import DataError, shortened
 from ._files import Reader
-from .bag_of_words import Lines, add_up, checked_columns, checked_dtype, line_of_row, read_header
+from .bag_of_words import Lines, add_up, checked_columns, checked_dtype, line_of_row
 
 
 def iter_uci_bow(
@@ -68,10 +68,9 @@ def iter_uci_bow(
 
 def _chunks(path, chunk_size, n_features, dtype, verbose):
     with Reader(path, verbose=verbose) as reader:
-        blocks = reader.blocks()
-        (n_documents, n_words, n_entries), body = read_header(reader, blocks)
+        lines = Lines(reader, dtype)
+        n_documents, n_words, _ = lines.stated
         n_columns = checked_columns(n_features, n_words, path)
-        lines = Lines(reader, n_documents, n_words, n_entries, dtype)
         first, kept = 0, [np.empty((0, 3), np.int64)]  # of the current chunk
 
         def chunk(triples):
@@ -80,8 +79,7 @@ def _chunks(path, chunk_size, n_features, dtype, verbose):
             X = sparse.csr_matrix((triples[:, 2].astype(dtype), place), shape=(size, n_columns))
             return X if X.nnz == len(triples) else _added_up(triples, place, X.shape, dtype, path)
 
-        for line, block in _with_head(body, blocks):
-            triples = lines.parse(line, block)
+        for line, block, triples in lines:
             _check_order(reader, line, block, triples, kept[-1])
             while len(triples) and triples[-1, 0] > first + chunk_size:
                 here = np.searchsorted(triples[:, 0], first + chunk_size, side="right")
@@ -89,17 +87,9 @@ def _chunks(path, chunk_size, n_features, dtype, verbose):
                 first, triples, kept = first + chunk_size, triples[here:], [triples[:0]]
             if len(triples):
                 kept.append(triples)
-        lines.check_complete()
         while first < n_documents:
             yield chunk(np.concatenate(kept))
             first, kept = first + chunk_size, [kept[0][:0]]
-
-
-def _with_head(body, blocks):
-    """The blocks, begun by the rest of the one that holds the header."""
-    if body[1]:
-        yield body
-    yield from blocks
 
 
 def _check_order(reader, line, block, triples, before):

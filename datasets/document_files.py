@@ -319,18 +319,15 @@ class _Range(Reader):
 def _read_docword(piece, n_features):
     whole = piece.start < 0
     with Reader(piece.path) if whole else _Range(piece.path, piece.start, piece.stop) as reader:
-        blocks = reader.blocks(_BLOCK)
-        stated, head = read_header(reader, blocks) if whole else (piece.stated, (1, b""))
-        if tuple(stated) != piece.stated:
-            raise reader.error(1, f"the file has changed: {stated} were {list(piece.stated)}")
+        lines = Lines(reader, _DTYPE, size=_BLOCK, stated=None if whole else piece.stated)
+        if tuple(lines.stated) != piece.stated:
+            raise reader.error(1, f"the file has changed: {lines.stated} were {list(piece.stated)}")
         n_columns = _columns(piece, n_features)
-        n_documents, n_words, n_entries = stated
-        lines = Lines(reader, n_documents, n_words, n_entries, _DTYPE)
+        n_documents, _, n_entries = lines.stated
         index = np.int64 if max(n_documents, n_columns, n_entries) > np.iinfo(np.int32).max else np.int32
         kinds = (index, index, _DTYPE)
         kept = tuple([np.empty(0, kind)] for kind in kinds)  # of each column the parts read so far
-        for line, block in _chain(head, blocks):
-            triples = lines.parse(line, block)
+        for line, _, triples in lines:
             own = (triples[:, 0] > piece.first) & (triples[:, 0] <= piece.last)
             if not whole and not own.all():
                 raise reader.error(
@@ -342,8 +339,6 @@ def _read_docword(piece, n_features):
                 kept, triples.T, kinds, (1 + piece.first, 1, 0), strict=True
             ):
                 parts.append((column[own] - base).astype(kind))
-        if whole:
-            lines.check_complete()
     columns = []
     for parts in kept:
         columns.append(np.concatenate(parts))
@@ -351,12 +346,6 @@ def _read_docword(piece, n_features):
     documents, words, counts = columns
     X = csr_of_entries(documents, words, counts, (piece.last - piece.first, n_columns), piece.path)
     return sparse.csr_array(X), len(counts)  # entries that come more than once are added up
-
-
-def _chain(head, blocks):
-    if head[1]:
-        yield head
-    yield from blocks
 
 
 def _columns(piece, n_features):

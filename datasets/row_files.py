@@ -15,7 +15,7 @@ import numpy as np
 from .._urls import file_size, file_stamp, file_system, is_folder, is_url, matching_files, open_file
 from ..errors import DataError, in_brief, shortened
 from ._files import SUFFIXES, Reader, changed
-from .svmlight import parse_line
+from .svmlight import load_lines, parse_line
 
 _NPY, _SVMLIGHT = (".npy",), (".svm", ".svmlight", ".libsvm")
 _FORMATS = (
@@ -125,7 +125,6 @@ class LineRange(NamedTuple):
     def read(self, n_features=None, zero_based=True):
         """Return rows, a csr_array, and labels."""
         from scipy import sparse
-        from sklearn.datasets import load_svmlight_file
 
         _check_unchanged(self.path, self.stamp)
         text, first = self._text()
@@ -133,14 +132,9 @@ class LineRange(NamedTuple):
             return sparse.csr_array((0, n_features or 0)), np.empty(0)
         if b"_" in text:  # which Python passes over in numbers
             self._name_line(text, first)
-        try:
-            X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
-        except (ValueError, OverflowError) as error:
-            self._name_line(text, first)
-            raise DataError(f"{in_brief(self.path)}, bytes {first:,} on: {in_brief(error)}") from None
-        if not (np.isfinite(y).all() and np.isfinite(X.data).all()):
-            self._name_line(text, first)
-            raise DataError(f"{in_brief(self.path)}, bytes {first:,} on: a label or value is not finite")
+        name = f"{in_brief(self.path)}, bytes {first:,} on"
+        options = {"n_features": n_features, "zero_based": zero_based}
+        X, y = load_lines(io.BytesIO(text), name, lambda: self._name_line(text, first), **options)
         return sparse.csr_array(X), y
 
     def _name_line(self, text, first):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import DTypeLike, FileName, Matrix
-from ..errors import DataError, shortened
+from ..errors import DataError, in_brief, shortened
 from ._common import type_of
 from ._files import Reader, too_empty
 
@@ -81,28 +81,11 @@ def read_svmlight(
     array([ 1., -1.])
     >>> folder.cleanup()
     """
-    from sklearn.datasets import load_svmlight_file
-
     _check_parameters(n_features, dtype, multilabel, zero_based)
+    options = {"n_features": n_features, "multilabel": multilabel, "zero_based": zero_based}
     with _LinesOfNumbers(path, verbose=verbose) as reader:
-        try:
-            X, y = load_svmlight_file(
-                reader,
-                n_features=n_features,
-                dtype=np.dtype(dtype),
-                multilabel=multilabel,
-                zero_based=zero_based,
-            )
-        except DataError:
-            raise
-        except (ValueError, OverflowError) as error:
-            _raise_at_first_bad_line(path, n_features, multilabel, zero_based)
-            raise DataError(f"{path}: {error}") from None
-    labels = np.concatenate([np.empty(0), *y]) if multilabel else y
-    if not np.isfinite(X.data).all() or not np.isfinite(labels).all():
-        _raise_at_first_bad_line(path, n_features, multilabel, zero_based)
-        raise DataError(
-            f"{path}: a value is not finite as {np.dtype(dtype)}; scale it, or give a wider dtype"
+        X, y = load_lines(
+            reader, path, lambda: _raise_at_first_bad_line(path, **options), dtype=np.dtype(dtype), **options
         )
     if n_features is None and too_empty(X.shape[1], X.nnz):
         raise DataError(
@@ -111,6 +94,29 @@ def read_svmlight(
         )
     if X.shape[0] == 0:
         raise DataError(f"{path}, line {reader.line}: the file ends and holds no sample")
+    return X, y
+
+
+def load_lines(file, name, raise_at_fault, *, dtype=np.float64, multilabel=False, **options):
+    """Read lines by scikit-learn as X and y; `raise_at_fault` raises an error at the first line at fault.
+
+    If it finds none, the error names `name`.
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        X, y = load_svmlight_file(file, dtype=dtype, multilabel=multilabel, **options)
+    except DataError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise_at_fault()
+        raise DataError(f"{name}: {in_brief(error)}") from None
+    labels = np.concatenate([np.empty(0), *y]) if multilabel else y
+    if not np.isfinite(X.data).all() or not np.isfinite(labels).all():
+        raise_at_fault()
+        raise DataError(
+            f"{name}: a label or value is not finite as {np.dtype(dtype)}; scale it, or give a wider dtype"
+        )
     return X, y
 
 
