@@ -4,10 +4,8 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
-from ...inputs.indices import narrow_csr
+from .packing import LARGE, PARTS, pack_counts, unpack_counts
 
-_LARGE = 255  # counts from here on are in an array of their own
-_COUNTS = ("sizes", "topics", "values", "large")  # arrays of a packed matrix
 _PART = {"both": 4, "other": 2}  # of the sweeps, the last one half; of "auto", which ends by Gibbs, a quarter
 
 
@@ -59,35 +57,16 @@ def _packed_draw(gathered):
     counted["keywords"] = gathered.extra.get("keywords")
     for kind, counts in counted.items():
         if counts is not None:
-            draw |= {f"{kind}_{name}": array for name, array in pack(counts).items()}
+            packed = pack_counts(sparse.csr_array(counts))
+            draw |= {f"{kind}_{name}": array for name, array in zip(PARTS, packed, strict=True)}
     return {name: np.array(array) for name, array in draw.items()}
-
-
-def pack(counts):
-    """Arrays of a CSR matrix of counts: 2 bytes a non-zero up to 256 topics, 3 above, 1 or 2 a row."""
-    counts = sparse.csr_array(counts)
-    large = counts.data >= _LARGE
-    return {
-        "sizes": _narrow(np.diff(counts.indptr)),
-        "topics": _narrow(counts.indices),
-        "values": np.minimum(counts.data, _LARGE).astype(np.uint8),
-        "large": counts.data[large].astype(np.int32),
-    }
-
-
-def _narrow(values):
-    return values.astype(np.min_scalar_type(values.max(initial=0)))
 
 
 def unpack(draw, kind, shape):
     """The counts of ``"words"``, ``"documents"`` or ``"keywords"`` of a draw, CSR; None if it has none."""
     if f"{kind}_sizes" not in draw:
         return None
-    sizes, topics, values, large = (draw[f"{kind}_{name}"] for name in _COUNTS)
-    data = values.astype(np.int32)
-    data[values == _LARGE] = large
-    indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    return narrow_csr(data, topics, indptr, shape[1])
+    return unpack_counts([draw[f"{kind}_{name}"] for name in PARTS], shape[1])
 
 
 def check_draws(draws, shape, documents, keywords=False):
@@ -108,9 +87,9 @@ def _fits(draw, rows, n_words, n_topics):
 def _fits_rows(draw, kind, n_rows, n_topics):
     if n_rows is None:
         return f"{kind}_sizes" not in draw
-    sizes, topics, values, large = (draw[f"{kind}_{name}"] for name in _COUNTS)
+    sizes, topics, values, large = (draw[f"{kind}_{name}"] for name in PARTS)
     fits = all(part.ndim == 1 and part.dtype.kind in "iu" for part in (sizes, topics, values, large))
     fits = fits and values.dtype == np.uint8 and len(sizes) == n_rows and (sizes >= 0).all()
     fits = fits and int(sizes.sum(dtype=np.int64)) == len(topics) == len(values)
     fits = fits and topics.min(initial=0) >= 0 and topics.max(initial=0) < n_topics
-    return fits and len(large) == np.count_nonzero(values == _LARGE) and (large >= _LARGE).all()
+    return fits and len(large) == np.count_nonzero(values == LARGE) and (large >= LARGE).all()

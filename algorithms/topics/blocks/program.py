@@ -27,9 +27,10 @@ from ....scheduler.allocation import return_freed_memory
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.switching import SwitchSchedule
 from ...inputs.indices import narrow_csr
-from ..corpus.shard_input import CorpusSize, let_go, opened_numbers, read_again, words_of
+from ..corpus.shard_input import CorpusSize, let_go, read_again
 from ..samplers.annealing import MEASURE_EVERY, Priors
 from ..samplers.gibbs_steps import all_steps, tasks_of_a_step
+from .packing import pack_counts, unpack_counts, unpack_numbers, unpack_words
 from .restoring import damaged, taken, unfit
 from .shard import TopicShard
 from .storage import Pool, Storage, fetch, release
@@ -187,7 +188,7 @@ class TopicProgram(Program):
         narrow = np.int32 if n_tokens <= np.iinfo(np.int32).max else np.int64
         starts = host.lay_out(X, order, docs).astype(narrow)
         offset = np.zeros(n_words, np.int32)  # no word has more tokens (`check_frequency`)
-        offset[words_of(data["words"])] = opened_numbers(data["offsets"])
+        offset[unpack_words(data["words"])] = unpack_numbers(data["offsets"])
         let_go(data["words"])
         let_go(data["offsets"])
         inputs = {name: data[name] for name in _INPUTS if name in data}
@@ -341,12 +342,12 @@ class TopicProgram(Program):
     def read_block(self, block, value, fitted=None):
         """Read what the model needs of a block, where it lies; `fitted` is beta where priors are fitted.
 
-        Returns its part of the log-likelihood, and as `packed_counts` the counts of its words that keep a row
+        Returns its part of the log-likelihood, and as `pack_counts` the counts of its words that keep a row
         and of the others: the block itself may have the topics of all tokens.
         """
         sampler = self.sampler_of(block, value)
         beta = self.beta if fitted is None else np.full_like(self.beta, fitted)
-        both = map(packed_counts, sampler.counts_of_block(block, value))
+        both = map(pack_counts, sampler.counts_of_block(block, value))
         return sampler.word_part(block, value, beta), *both
 
     def background_of(self, block):
@@ -468,19 +469,6 @@ class TopicProgram(Program):
         self.priors, self.seed, self.totals = priors, np.uint64(seed), totals.copy()
 
 
-def packed_counts(counts):
-    """Sizes of rows, columns and values of a CSR array of counts, each in the fewest bytes that hold it."""
-    parts = np.diff(counts.indptr), counts.indices, counts.data
-    return tuple(part.astype(np.min_scalar_type(part.max(initial=0))) for part in parts)
-
-
-def opened_counts(packed, n_topics):
-    """Undo `packed_counts`."""
-    sizes, indices, data = packed
-    indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    return narrow_csr(data.astype(np.int32), indices, indptr, n_topics)
-
-
 def csr_of_segments(start, topics, n_topics):
     """Count the topics ``start[i]:start[i + 1]`` in row i of a CSR array."""
     indptr, indices, data = topic_counts.word_topic_csr(start, topics, n_topics)
@@ -511,7 +499,7 @@ class Gathered:
         beta = float(program.beta[0]) if program.fits_priors else None
         read = ask(lambda session, messages: session.measure_blocks(messages, "read_block", beta))
         word_part = sum(part for part, *_ in read)
-        counted = [opened_counts(counts, program.n_topics) for _, *both in read for counts in both]
+        counted = [unpack_counts(counts, program.n_topics) for _, *both in read for counts in both]
         counts, of_documents, shares = program.word_counts(counted), None, None
         if documents and program.rows is not None:
             rows = ask(lambda session, messages: session.measure(messages, "document_counts"))

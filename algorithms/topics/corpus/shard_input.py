@@ -23,10 +23,10 @@ from ....scheduler.threads import effective_n_jobs
 from ...inputs.matrices import check_counts, check_words_used
 from ...inputs.pieces import check_same, computed, delayed_blocks, is_dask, is_frame, is_lazy, located
 from ...inputs.texts import check_are_names, text_in
+from ..blocks.packing import pack_numbers, pack_words, unpack_numbers, unpack_words
 from ..blocks.storage import Storage, release
 
 _IN_MEMORY = Storage()
-_LARGE = 255  # of a packed number: it stands elsewhere
 
 # Of files, where nothing else says how many shards there are to be; above a few they are larger, since each
 # has words of its own to fetch.
@@ -52,7 +52,7 @@ class ShardedCorpus:
     shards : list of dict
         Of each its ``number``, its ``source`` (for `read_source`), that of its ``first_document``, and for
         the ``words`` in it the ``offsets``: how many tokens of the word are in shards before it (both for
-        `words_of` and `opened_numbers`); also its ``width`` and ``digest`` if it was surveyed (`survey`).
+        `unpack_words` and `unpack_numbers`); also its ``width`` and ``digest`` if it was surveyed (`survey`).
     frequency : int64 array of shape (n_words,)
         Tokens of each word.
     weights : list of int
@@ -91,8 +91,8 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
     shards: list[dict] = []
     weights, n_pairs = [], []
     for source, (size, gaps, numbers, longest, pairs) in zip(sources, figures, strict=True):
-        words, tokens = words_of(gaps), opened_numbers(numbers)
-        offsets = _put(packed_numbers(frequency[words]), storage)
+        words, tokens = unpack_words(gaps), unpack_numbers(numbers)
+        offsets = _put(pack_numbers(frequency[words]), storage)
         place = {"number": len(shards), "first_document": n_documents}
         shards.append({"source": source, "words": gaps, "offsets": offsets} | place)
         weights.append(int(tokens.sum()))
@@ -103,43 +103,6 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
         let_go(numbers)
     size = CorpusSize(n_words, n_documents)
     return ShardedCorpus(shards, frequency, size, weights, most, n_pairs, rows)
-
-
-def packed_numbers(numbers):
-    """Write integers from 0 on as bytes, and those above 254 apart: two arrays.
-
-    Most words have few tokens in a shard, and follow soon after another one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.topics.corpus.shard_input import opened_numbers, packed_numbers
-    >>> packed_numbers(np.array([3, 300, 0]))
-    (array([  3, 255,   0], dtype=uint8), array([300], dtype=uint16))
-    >>> opened_numbers(packed_numbers(np.array([3, 300, 0])))
-    array([  3, 300,   0])
-    """
-    large = numbers[numbers >= _LARGE]
-    kind = np.min_scalar_type(large.max(initial=0))
-    return np.minimum(numbers, _LARGE).astype(np.uint8), large.astype(kind)
-
-
-def opened_numbers(packed):
-    """Undo `packed_numbers`; int64."""
-    small, large = packed
-    numbers = small.astype(np.int64)
-    numbers[small == _LARGE] = large
-    return numbers
-
-
-def packed_words(words):
-    """Write words in ascending order as their distances."""
-    return packed_numbers(np.diff(words, prepend=-1) - 1)
-
-
-def words_of(packed):
-    """Undo `packed_words`; int64."""
-    return np.cumsum(opened_numbers(packed) + 1) - 1
 
 
 def _put(arrays, storage):
@@ -179,7 +142,7 @@ def with_rows(corpus, name, matrix):
 def figures_of(X):
     """Number of documents of a shard, its words, their tokens, those of the longest document, and pairs.
 
-    Words and their tokens are packed (`packed_words`, `packed_numbers`).
+    Words and their tokens are packed (`pack_words`, `pack_numbers`).
     """
     if too_empty(X.shape[1], X.nnz):  # which is refused when all shards are known
         words, places = np.unique(X.indices, return_inverse=True)
@@ -190,7 +153,7 @@ def figures_of(X):
         tokens = tokens[words]
     lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
     pairs = float((lengths * (lengths - 1.0)).sum() / 2)
-    return X.shape[0], packed_words(words), packed_numbers(tokens), int(lengths.max(initial=0)), pairs
+    return X.shape[0], pack_words(words), pack_numbers(tokens), int(lengths.max(initial=0)), pairs
 
 
 def read_again(shard, n_words):
@@ -375,7 +338,7 @@ class Survey(Program):
         with located(f"in shard {data['number']} of X"):
             X, n_entries = read_source(data["source"], self.n_features)
         size, words, tokens, longest, n_pairs = figures_of(X)
-        n_tokens = int(opened_numbers(tokens).sum())
+        n_tokens = int(unpack_numbers(tokens).sum())
         figures = {"size": size, "width": X.shape[1], "n_tokens": n_tokens, "longest": longest}
         figures |= {"words": _put(words, self.storage), "tokens": _put(tokens, self.storage)}
         figures["n_pairs"] = n_pairs

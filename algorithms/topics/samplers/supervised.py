@@ -35,7 +35,7 @@ from ..blocks.document_rows import (
     document_rows,
     sparse_scratch,
 )
-from ..blocks.program import opened_counts, packed_counts
+from ..blocks.packing import pack_counts, unpack_counts
 from ..blocks.restoring import taken, unfit
 from .gibbs import Gibbs
 
@@ -217,7 +217,7 @@ class ResponseGibbs(Gibbs):
 
     def figures_of_documents(self, shard):
         """The counts of the documents' topics."""
-        return {"documents": packed_counts(self.program.document_counts(shard))}
+        return {"documents": pack_counts(self.program.document_counts(shard))}
 
     def figures_of_words(self, shard, block, value):
         """Words say nothing of coefficients."""
@@ -237,7 +237,7 @@ class ResponseGibbs(Gibbs):
         """Fit the coefficients."""
         program = self.program
         packed = [figures.pop("documents") for figures in program.shard_figures]
-        parts = [opened_counts(counts, program.n_topics) for counts in packed]
+        parts = [unpack_counts(counts, program.n_topics) for counts in packed]
         counts = sparse.csr_array(sparse.vstack(parts, format="csr"))
         self.coefficients = fitted(counts, self.targets, self.response, self.coefficients)
         if swept > max(self.burn_in, program.annealed):

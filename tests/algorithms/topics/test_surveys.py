@@ -6,14 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from stradask.algorithms.topics.corpus.shard_input import (
-    corpus_of_matrix,
-    opened_numbers,
-    packed_numbers,
-    packed_words,
-    survey,
-    words_of,
-)
+from stradask.algorithms.topics.blocks.packing import pack_numbers, pack_words, unpack_numbers, unpack_words
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, survey
 from stradask.datasets import save_uci_bow
 from stradask.datasets.document_files import cut_files, document_files
 
@@ -22,15 +16,15 @@ NUMBERS = st.one_of(st.integers(0, 300), st.integers(0, 2**62))
 
 @given(st.lists(NUMBERS))
 def test_numbers_come_back(numbers):
-    packed = packed_numbers(np.array(numbers, np.int64))
-    assert opened_numbers(packed).tolist() == numbers
+    packed = pack_numbers(np.array(numbers, np.int64))
+    assert unpack_numbers(packed).tolist() == numbers
     assert packed[0].nbytes == len(numbers)
     assert len(packed[1]) == sum(number > 254 for number in numbers)
 
 
 @given(st.sets(st.integers(0, 10**6)))
 def test_words_come_back(words):
-    assert words_of(packed_words(np.array(sorted(words), np.int64))).tolist() == sorted(words)
+    assert unpack_words(pack_words(np.array(sorted(words), np.int64))).tolist() == sorted(words)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +44,9 @@ def test_offsets_are_the_tokens_of_earlier_shards(X):
     before = np.zeros(X.shape[1], np.int64)
     for shard, rows in zip(corpus.shards, corpus.rows, strict=True):
         tokens = np.asarray(X[rows].sum(axis=0)).ravel()
-        words = words_of(shard["words"])
+        words = unpack_words(shard["words"])
         np.testing.assert_array_equal(words, np.flatnonzero(tokens))
-        np.testing.assert_array_equal(opened_numbers(shard["offsets"]), before[words])
+        np.testing.assert_array_equal(unpack_numbers(shard["offsets"]), before[words])
         before += tokens
     np.testing.assert_array_equal(corpus.frequency, before)
 

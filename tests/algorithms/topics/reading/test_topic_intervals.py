@@ -7,7 +7,8 @@ from scipy import sparse, stats
 from scipy.optimize import brentq
 
 import stradask as sd
-from stradask.algorithms.topics.blocks.draws import pack, sweeps_of_draws, unpack
+from stradask.algorithms.topics.blocks.draws import sweeps_of_draws, unpack
+from stradask.algorithms.topics.blocks.packing import PARTS, pack_counts
 from stradask.algorithms.topics.reading.uncertainty import mixture_quantiles
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 
@@ -103,7 +104,7 @@ def test_labelled_documents_have_zero_where_they_have_no_label():
 def test_packed_counts_come_back():
     counts = sparse.random(50, 300, 0.2, "csr", random_state=0, data_rvs=lambda n: np.arange(1, n + 1))
     counts = sparse.csr_array(counts.astype(np.int32))
-    draw = {f"words_{name}": array for name, array in pack(counts).items()}
+    draw = {f"words_{name}": array for name, array in zip(PARTS, pack_counts(counts), strict=True)}
     assert (unpack(draw, "words", counts.shape) != counts).nnz == 0
 
 

@@ -8,7 +8,7 @@ from lda_problems import small_lda
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.blocks.draws import pack
+from stradask.algorithms.topics.blocks.packing import PARTS, pack_counts
 from stradask.algorithms.topics.inference import FixedTopics, token_topics
 from stradask.algorithms.topics.reading.coherence import c_npmi, c_v
 from stradask.algorithms.topics.reading.coherence_windows import windowed_coherence
@@ -217,7 +217,8 @@ def test_griffiths_is_the_harmonic_mean_of_the_probability_of_words():
     rng = np.random.default_rng(0)
     drawn = [sparse.csr_array(rng.integers(0, 4, (3, 2)).astype(np.int32)) for _ in range(5)]
     beta, seeds = np.array([0.3]), sparse.csr_array([[0.5, 0], [0, 0], [0, 1.5]])
-    draws = [{f"words_{name}": a for name, a in pack(counts).items()} | {"beta": beta} for counts in drawn]
+    names = [f"words_{name}" for name in PARTS]
+    draws = [dict(zip(names, pack_counts(counts), strict=True)) | {"beta": beta} for counts in drawn]
 
     def probability(counts):  # token after token
         total = 1.0
