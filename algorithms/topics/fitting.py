@@ -6,7 +6,7 @@ import warnings
 from contextlib import contextmanager
 from inspect import signature
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -58,7 +58,7 @@ class FittedTopicModel(TopicModel):
         "memmap_folder": [None, str, os.PathLike],
     }
     # Options of `LatentDirichletAllocation` as they are where a model does not offer them.
-    sampler: str = "gibbs"
+    sampler: Any = "gibbs"
     device: str = "cpu"
     optimize_priors: bool = False
     warm_start: bool = False
@@ -101,6 +101,9 @@ class FittedTopicModel(TopicModel):
         return {name: value for name, value in given.items() if name not in ("X", "y")}
 
     def _check_sampler(self):
+        if isinstance(self.sampler, type):
+            name = self.sampler.__name__
+            raise DataError(f"sampler={name} is a class: give an object of it, sampler={name}()")
         if self.exact and self.sampler in ("warp", "saber"):
             raise DataError(
                 f"exact=True with sampler={self.sampler!r}, which is not: set sampler='gibbs' or 'light'"

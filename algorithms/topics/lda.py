@@ -3,7 +3,7 @@
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
@@ -59,7 +59,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         beta; None is 0.01.
     max_iter : int, default=200
         Sweeps over all tokens.
-    sampler : {"auto", "gibbs", "warp", "light", "saber"}, default="auto"
+    sampler : {"auto", "gibbs", "warp", "light", "saber"} or object, default="auto"
         - "gibbs": collapsed Gibbs sampling. Its time a token grows with K up to 256 topics, above with
           K_d, the topics of a document.
         - "warp": Metropolis-Hastings in WarpLDA's order, at a time a token that does not grow with either;
@@ -72,6 +72,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         - "auto": Gibbs sampling up to 700 topics or 100,000 tokens, up to 3,000 topics of fewer than 250
           tokens, and with seed words or labels. Else 150 sweeps of four pairs of "warp" passes, and then
           Gibbs sampling; "warp" alone where a document's topic and count do not fit 32 bits.
+        - A sampler of your own (see ``docs/add-a-sampler.md``). `save` does not write it: set another first.
 
         `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.
     device : {"cpu", "cuda", "auto"}, default="cpu"
@@ -214,7 +215,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         **FittedTopicModel._parameter_constraints,
         "n_components": [Interval(Integral, 1, 2**24, closed="both"), StrOptions({"auto"})],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "sampler": [StrOptions({"auto", "gibbs", "warp", "light", "saber"})],
+        "sampler": [StrOptions({"auto", "gibbs", "warp", "light", "saber"}), HasMethods(["bound", "draw"])],
         "device": [StrOptions({"cpu", "cuda", "auto"})],
         "optimize_priors": ["boolean"],
         "tol": [None, Interval(Real, 0, None, closed="left")],
@@ -230,7 +231,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         doc_topic_prior: Any = None,
         topic_word_prior: Any = None,
         max_iter: int = 200,
-        sampler: str = "auto",
+        sampler: Any = "auto",
         device: str = "cpu",
         exact: bool = False,
         optimize_priors: bool = False,

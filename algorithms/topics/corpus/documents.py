@@ -71,7 +71,7 @@ class Documents:
             self._one_group = model.n_groups is None and n_shards == 1
 
     def sampler(self, known):
-        """Name of the program that the parameters, or the sizes, ask for; `known` as in `__init__`."""
+        """The sampler that is given, or the name of what parameters and sizes ask for; `known` as above."""
         model, corpus = self.model, self.corpus
         if known:
             check_knows(model.sampler)
@@ -89,7 +89,8 @@ class Documents:
             n_words = int(np.count_nonzero(corpus.frequency))
             about = corpus.weights, corpus.summary.n_documents, corpus.longest, n_words
             sizes = CorpusSizes.from_shards(corpus.shards, *about)
-            plan = plan_for(samplers, sizes, self._n_topics, self.memory, model.memmap_folder)
+            names = [name if isinstance(name, str) else name.name for name in samplers]
+            plan = plan_for(names, sizes, self._n_topics, self.memory, model.memmap_folder)
         own = {"exact": model.exact or self._one_group, "in_process": self.engine == "local"}
         return own | {"folder": plan.folder, "at_once": plan.at_once}
 

@@ -24,7 +24,7 @@ def annealed_of(name, sweeps=None):
 
 
 def program_of(name, corpus, n_topics, *model, sweeps=None, **options):
-    """Make a program over shards, by the name that `chosen` gives; numba is imported here."""
+    """Make a program over shards, of a sampler or by the name that `chosen` gives; numba is imported here."""
     from ..blocks.program import TopicProgram
     from .auto import Handover
     from .gibbs import Gibbs
@@ -33,8 +33,10 @@ def program_of(name, corpus, n_topics, *model, sweeps=None, **options):
 
     if name == "both":
         options |= {"sampler": (Warp(WARP_PASSES), Gibbs()), "handover": Handover(n_topics, sweeps)}
-    else:
+    elif isinstance(name, str):
         options["sampler"] = {"gibbs": Gibbs, "light": Light, "warp": Warp}[name]()
+    else:
+        options["sampler"] = name
     return TopicProgram(corpus, n_topics, *model, **options)
 
 

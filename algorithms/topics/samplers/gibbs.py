@@ -55,6 +55,7 @@ class Gibbs:
     """
 
     name = "gibbs"
+    rows = "frequent"  # the words of which blocks keep rows of counts: frequent ones, "all" or "none"
     all_tokens = False  # whether blocks have the tokens of frequent words, too
     repeats = 1  # turns of the rotation a sweep
     prior_figures = "word_counts"  # figures with which priors are fitted after a sweep
@@ -162,10 +163,11 @@ class Gibbs:
 
     def number_of_rows(self, frequency, background):
         """Words that keep a row of counts, the most frequent ones."""
-        if background is not None:
-            check_frequency(frequency, int(background.data.max(initial=0)))
+        check_frequency(frequency, 0 if background is None else int(background.data.max(initial=0)))
+        if self.rows == "none":
+            return 0
+        if self.rows == "all" or background is not None:
             return np.count_nonzero(frequency)
-        check_frequency(frequency)
         return number_of_rows(frequency, self.program.n_topics)
 
     def block(self, block):

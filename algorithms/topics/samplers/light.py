@@ -33,12 +33,7 @@ class Light(Gibbs):
     word, so blocks carry the topics of all tokens.
     """
 
-    name, all_tokens, n_steps = "light", True, 2
-
-    def number_of_rows(self, frequency, background):
-        """No word keeps a row."""
-        super().number_of_rows(frequency, background)  # which checks
-        return 0
+    name, rows, all_tokens, n_steps = "light", "none", True, 2
 
     def document_kind(self, lengths, storage, facts=None):
         """Make lists, for few topics too."""

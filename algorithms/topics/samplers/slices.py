@@ -29,7 +29,6 @@ from ....kernels.lda import gibbs as lda_gibbs
 from ....kernels.lda.models import chains as kernels
 from ....scheduler.program import Outcome, Program, Task
 from ....scheduler.threads import run_tasks
-from ..blocks.groups import check_frequency
 from ..blocks.program import TopicProgram
 from ..blocks.restoring import taken, unfit
 from ..blocks.shard import TopicShard
@@ -53,6 +52,8 @@ class SliceGibbs(Gibbs):
     `first` are counts of a model of all slices together, n_words x n_topics CSR, from which tokens begin.
     """
 
+    rows = "all"
+
     def __init__(self, first):
         self.first = first
 
@@ -61,11 +62,6 @@ class SliceGibbs(Gibbs):
         bound = super().bound(program, corpus)
         bound.first = self.first[bound.words.ids]
         return bound
-
-    def number_of_rows(self, frequency, background):
-        """See `Gibbs`."""
-        check_frequency(frequency)
-        return np.count_nonzero(frequency)
 
     def lay_out(self, shard, storage):
         """Give each token the topic of a token of its word in the model to begin with."""
