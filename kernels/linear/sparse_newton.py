@@ -339,7 +339,7 @@ def minimise(
         new, d = b.copy(), np.zeros(m)
         for i in range(n + 1):
             q[i] = 0.0
-        inner = 0.3 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
+        inner = 0.6 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
         if not descend(A, ids, g, curvatures, model, P, d, new, q, rows, inner, limits[0]):
             slow += 1
         dc = -(g0 + q[n]) / total if total > 0.0 else 0.0

@@ -465,7 +465,8 @@ class OwnedBlocks(Program):
             )
             self.eps = _STAGE * at
         else:
-            asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.excess
+            # The last steps on W may have led from a gap that is small enough to a larger one.
+            asked = max(_LEAST_INNER ** (1 + self._stuck) * self.tol, _ROUNDING) * self.excess
             self.eps = max(asked, _INNER * gap if some_join else 0.0)
         self._ask("solve", part=_OWN * self.eps / (self.n_shards * self.excess))
 
