@@ -11,6 +11,7 @@ from typing import Any
 
 import numba as nb
 import numpy as np
+from numba.extending import register_jitable
 
 from ..exponentials import fast_exp, fast_log1p
 from ..options import INNER, KERNEL
@@ -20,11 +21,11 @@ from .columns import FAST
 SQUARED, LOGISTIC, POISSON, GAMMA, HUBER = 0, 1, 2, 3, 4  # losses
 
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
-_STEPS = 50  # models of a loss on one working set; the tolerance ends them
+STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _MOST_SWEEPS = 500  # over a model: a cap; the tolerance ends them
 _FEW = 10  # columns that join at least
-_HALVINGS = 12
-_ROUNDING = 1e-14  # of an objective
+HALVINGS = 12
+ROUNDING = 1e-14  # of an objective
 _HIGHEST = 709.0  # beyond, the exponential is infinite
 
 
@@ -203,6 +204,23 @@ def _visited(b, wrong, P, few, rows):
     return k
 
 
+@register_jitable
+def judge_step(now, value, t, damping, flat, moves):
+    """Whether a step of length t from `value` to `now` is taken, whether it is the last, and the damping.
+
+    No step is of length 0. One that changes `value` by rounding may still bring slopes down.
+    """
+    if t == 0.0:
+        return True, not damping < (1.0 if flat else 1e6), max(10.0 * damping, 1e-2)
+    if not now < value:
+        return t == 1.0 and now <= value + ROUNDING * abs(value), not moves, damping
+    if t == 1.0:
+        damping = 0.25 * damping if damping > 1e-4 or flat else 0.0
+    elif t < 0.1:
+        damping = max(4.0 * damping, 1e-3)
+    return True, False, damping
+
+
 @nb.njit(**KERNEL)
 def minimise(A, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_intercept, few, tol, damping):
     """Minimise until the conditions are broken by at most `tol`; return the damping of the next call.
@@ -230,7 +248,7 @@ def minimise(A, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_intercept,
     u, h, df, old_f = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     g, wrong, ones, rows = np.empty(m), np.empty(m), np.zeros(m), np.empty(m, np.int64)
     value = np.nan
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         smooth = row_losses(loss, delta, y, weights, f, u, h)
         _multiply(A, u, g)
         g0 = _total(u) if fit_intercept else 0.0
@@ -283,27 +301,19 @@ def minimise(A, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_intercept,
         if np.isnan(value):
             value = smooth + _objective(b, P, gamma, kind)
         t, ends, old_c = 1.0, False, c[0]
-        for halving in range(_HALVINGS + 1):
-            t = 0.5**halving if halving < _HALVINGS else 0.0  # in the end back where it was
+        for halving in range(HALVINGS + 1):
+            t = 0.5**halving if halving < HALVINGS else 0.0  # in the end back where it was
             for i in range(n):
                 f[i] = old_f[i] + t * df[i]
             for p in range(k):
                 b[rows[p]] = old[p] + t * (new[p] - old[p])
             c[0] = old_c + t * dc
-            if t == 0.0:
-                ends = not damping < (1.0 if flat else 1e6)
-                damping = max(10.0 * damping, 1e-2)
-                break
-            now = row_losses(loss, delta, y, weights, f, u, h) + _objective(b, P, gamma, kind)
-            if now < value:
-                value = now
-                if t == 1.0:
-                    damping = 0.25 * damping if damping > 1e-4 or flat else 0.0
-                elif t < 0.1:
-                    damping = max(4.0 * damping, 1e-3)
-                break
-            if now <= value + _ROUNDING * abs(value) and t == 1.0:  # the step may still bring slopes down
-                ends, value = not some, min(now, value)
+            now = value
+            if t > 0.0:
+                now = row_losses(loss, delta, y, weights, f, u, h) + _objective(b, P, gamma, kind)
+            taken, ends, damping = judge_step(now, value, t, damping, flat, some)
+            if taken:
+                value = min(now, value)
                 break
         if flat:
             damping = min(max(damping, 1e-9), 1.0)

@@ -15,19 +15,16 @@ from ..indexing import at, span
 from ..options import BORROWS, INNER, KERNEL
 from .blocks import single
 from .columns import FAST
-from .newton import HUBER, SQUARED, _objective, _total, row_losses, violation_of
+from .newton import HALVINGS, HUBER, SQUARED, STEPS, _objective, _total, judge_step, row_losses, violation_of
 
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _OF_COLUMNS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FAST}
-_STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _NEAR = 0.9  # columns at zero take part in a model from this part of their threshold on
 _SUPPORT_SWEEPS = 8  # after each sweep over all columns of a model
 _SMALL = 0.2  # part of the last full sweep's largest change at which sweeps over the support end
 _FEW_SWEEPS = 1.0  # that are still needed: beyond, conjugate gradients are faster
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.1
 _LEAST_CURVATURE = 1e-9  # directions of less, relative to that of their coordinates, are not followed
-_HALVINGS = 12
-_ROUNDING = 1e-14  # of an objective
 
 
 def _dot(X, j, v):
@@ -308,7 +305,7 @@ def minimise(
     df, old_f, curvatures = np.empty(n), np.empty(n), np.empty(n, q.dtype)
     g, v, wrong, model, value, slow = np.empty(m), np.empty(m), np.empty(m), np.zeros((4, m)), np.nan, 0
     fresh = True
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         if not fresh:
             smooth = row_losses(loss, delta, y, weights, f, u, h)
         g0 = _total(u) if fit_intercept else 0.0
@@ -354,7 +351,7 @@ def minimise(
         if np.isnan(value):
             value = smooth + _objective(b, P, None, 0)
         t, moved, ends, old_b, old_c, fresh = 1.0, False, False, b.copy(), c[0], not quadratic
-        for _halving in range(_HALVINGS):
+        for _halving in range(HALVINGS):
             for i in range(n):
                 f[i] = old_f[i] + t * df[i]
             for j in rows:
@@ -364,15 +361,9 @@ def minimise(
                 moved, ends = True, not some
                 break
             now = row_losses(loss, delta, y, weights, f, u, h) + _objective(b, P, None, 0)
-            if now < value:
-                moved, value = True, now
-                if t == 1.0:
-                    damping = 0.25 * damping if damping > 1e-4 or flat else 0.0
-                elif t < 0.1:
-                    damping = max(4.0 * damping, 1e-3)
-                break
-            if now <= value + _ROUNDING * abs(value) and t == 1.0:  # the step may still bring slopes down
-                moved, ends, value = True, not some, min(now, value)
+            moved, ends, damping = judge_step(now, value, t, damping, flat, some)
+            if moved:
+                value = min(now, value)
                 break
             t *= 0.5
         if not moved:
@@ -381,8 +372,7 @@ def minimise(
             for j in range(m):
                 b[j] = old_b[j]
             c[0], fresh = old_c, False
-            ends = not damping < (1.0 if flat else 1e6)
-            damping = max(10.0 * damping, 1e-2)
+            moved, ends, damping = judge_step(value, value, 0.0, damping, flat, some)
         if flat:
             damping = min(max(damping, 1e-9), 1.0)
         if ends or slow == limits[1]:

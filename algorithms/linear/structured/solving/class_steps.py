@@ -12,14 +12,12 @@ change of the predictors that it leads to.
 import numpy as np
 
 from .....kernels.linear import class_newton as kernels
+from .....kernels.linear.newton import HALVINGS, STEPS, judge_step
 
-_STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _TURNS, _CONJUGATE_TURN = 10, 4  # through the classes, for a model; after which conjugate gradients come
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 10, 0.3
 _LEAST_CURVATURE = 1e-9  # directions of less, relative to that of their coordinates, are not followed
 _MODEL_TOL = 0.2  # of the violation at the beginning of a step
-_HALVINGS = 12
-_ROUNDING = 1e-14  # of an objective
 
 
 def minimise_classes(columns, y, weights, f, b, c, P, fit_intercept, tol):
@@ -38,7 +36,7 @@ def minimise_classes(columns, y, weights, f, b, c, P, fit_intercept, tol):
         return float((size * (P[0] + P[1] + 0.5 * P[2] * size)).sum())
 
     value, damping = kernels.class_losses(y, weights, f, p, u) + charge(), 0.0
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         filled = g, near, model, totals
         violation = kernels.begin_model(X, ids, u, p, weights, b, P, damping, fit_intercept, tol, *filled)
         if violation <= tol:
@@ -55,26 +53,20 @@ def minimise_classes(columns, y, weights, f, b, c, P, fit_intercept, tol):
         df, old_f, old_c, t = np.zeros((K, n)), f.copy(), c.copy(), 1.0
         kernels.change_predictors(X, ids, d, p, df, np.zeros(n))
         moved = ends = False
-        for _halving in range(_HALVINGS):
+        for _halving in range(HALVINGS):
             f[:], c[:] = old_f + t * df, old_c + t * d[:, m]
             if t < 1.0:
                 b[:] = old_b + t * d[:, :m]
             now = kernels.class_losses(y, weights, f, p, u) + charge()
-            if now < value:
-                if t == 1.0:
-                    damping = 0.25 * damping if damping > 1e-4 else 0.0
-                elif t < 0.1:
-                    damping = max(4.0 * damping, 1e-3)
-                moved, value = True, now
-                break
-            if now <= value + _ROUNDING * abs(value) and t == 1.0:  # the step may still bring slopes down
-                moved, ends, value = True, not d.any(), min(now, value)
+            moved, ends, damping = judge_step(now, value, t, damping, False, d.any())
+            if moved:
+                value = min(now, value)
                 break
             t /= 2
         if not moved:
             f[:], b[:], c[:] = old_f, old_b, old_c
             kernels.class_losses(y, weights, f, p, u)
-            ends, damping = damping >= 1e6, max(10.0 * damping, 1e-2)
+            moved, ends, damping = judge_step(value, value, 0.0, damping, False, True)
         if ends:
             break
 

@@ -14,14 +14,13 @@ from scipy import sparse
 
 from .....kernels.linear import blocks as kernels
 from .....kernels.linear import newton, sparse_newton
+from .....kernels.linear.newton import HALVINGS, ROUNDING, STEPS
 from .block_descent import MatrixProducts, SparseRowProducts
 
-_STEPS, _MOST_SWEEPS = 50, 20_000  # caps; the tolerance ends them
+_MOST_SWEEPS = 20_000  # a cap; the tolerance ends them
 _MODEL_SWEEPS = 500  # over a model of a loss that has others: a cap
 _LEAST = 1e-300
 _NEAR = 0.9  # columns at zero take part in a bound from this part of their threshold on
-_HALVINGS = 12
-_ROUNDING = 1e-14  # of an objective
 _FEW = 10  # blocks that get coefficients at least
 _MANY, _PARTS = 250, (0.05, 0.3)  # columns whose sweeps cost more than a round; parts of a tolerance
 _TINY = np.finfo(np.float64).tiny  # of curvatures whose inverse is finite
@@ -152,7 +151,7 @@ def _minimise_squared(A, products, loss, f, b, c, P, gamma, kind, fit_intercept,
     on: Any = slice(len(b))
     model, scores = None, np.empty(len(b))
     part = _PARTS[len(b) > _MANY and not P[2].any()]
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         u = loss.gradient(f)[:, 0]
         V, g0 = -(A @ u), float(u.sum()) if fit_intercept else 0.0
         violation = newton.judge_columns(b, V, P, gamma, kind, False, scores)[-1]
@@ -190,7 +189,7 @@ def minimise_likelihood(X, ids, loss, f, b, P, gamma, kind, few, tol, limits=Non
     damping, value, slow = 0.0, np.nan, 0.0
     most, patience = (0, np.inf) if limits is None else limits
     scores, sums = np.empty(len(b)), np.empty((3, len(b)))
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         smooth, u, h = loss.at(f)
         if limits is None:
             sums[0] = X @ u
@@ -209,11 +208,11 @@ def minimise_likelihood(X, ids, loss, f, b, P, gamma, kind, few, tol, limits=Non
             on = np.flatnonzero(on | (np.abs(V) >= _NEAR * (P[0] + P[1])))
             d, df, fast = _change_of_bound(X, ids, h, sums, b, P, on, damping, inner, most)
             slow += not fast
-        for halving in range(_HALVINGS + 1):
-            t = 0.5**halving if halving < _HALVINGS else 0.0  # in the end back where it was
+        for halving in range(HALVINGS + 1):
+            t = 0.5**halving if halving < HALVINGS else 0.0  # in the end back where it was
             new_f, new = f + t * df[:, None], b + t * d
             now = loss.value(new_f) + newton.judge_columns(new, new, P, gamma, kind, False, scores)[0]
-            if now < value or (t == 1.0 and now <= value + _ROUNDING * abs(value)):
+            if now < value or (t == 1.0 and now <= value + ROUNDING * abs(value)):
                 break  # a step of rounding may still bring slopes down
         ends = damping > 1e6 if t == 0.0 else now >= value and not d.any()
         if t < 0.1:
