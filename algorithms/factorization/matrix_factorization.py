@@ -15,7 +15,14 @@ from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.wire import FORMATS
 from .._base import ENGINES, keep_parameters
-from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
+from .choose import (
+    check_choices_weigh_alike,
+    check_combination,
+    chosen_solver,
+    penalties,
+    penalty_factor,
+    settings_of,
+)
 from .early_stopping import compare_fit_with_biases, hold_out, watched
 from .features import mapped
 from .model import DRAWS, FactorModel
@@ -315,7 +322,7 @@ class MatrixFactorization(FactorModel):
         sample_weight : array-like of shape (n_ratings,), optional
             Weights of the ratings of pairs, not negative. They are relative: divided by their mean, so that a
             factor common to all changes nothing. A rating of weight 0 equals one left out. Of counts they
-            multiply the confidence.
+            multiply the confidence. Other losses than squares refuse weights that differ.
         user_features, item_features : array-like or sparse matrix of shape (n_rows, n_features), optional
             Of the users (rows of `X`) or items (its columns), of a scale of about 1. With pairs, ``(ids,
             features)``; ids without a rating join the model.
@@ -333,6 +340,7 @@ class MatrixFactorization(FactorModel):
         check_combination(self, with_features)
         with self._draft() as draft:
             entries, ids, features = read_ratings(draft, X, y, sample_weight, features, may_stay=True)
+            check_choices_weigh_alike(draft, sample_weight)
             draft.user_ids_, draft.item_ids_ = ids
             least, most = entries.value_range()
             if draft.implicit and not most > 0:

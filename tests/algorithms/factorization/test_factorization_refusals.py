@@ -56,6 +56,14 @@ def test_wrong_ratings_are_refused(X, y, message):
     assert not hasattr(model, "user_ids_")
 
 
+def test_weights_of_choices_must_be_alike():
+    """Losses of drawn choices took any weights, and ignored them."""
+    pairs, model = [(0, 1), (1, 2), (2, 3)], MatrixFactorization(2, implicit=True, loss="warp", max_iter=2)
+    with pytest.raises(DataError, match="loss='warp' draws every choice as often"):
+        model.fit(pairs, [1, 1, 1], sample_weight=[1, 2, 0])
+    assert len(model.fit(pairs, [1, 1, 1], sample_weight=[2, 2, 0]).user_ids_) == 2
+
+
 def test_broken_index_arrays_are_refused(ratings):
     R = ratings.copy()
     R.indices[4] = 4000

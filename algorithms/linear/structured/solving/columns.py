@@ -134,11 +134,12 @@ class Columns:
         return part @ B if 2 * len(on) > len(B) else part[:, on] @ B[on]
 
     def gram(self, part, h):
-        """``part.T @ diag(h) @ part``."""
-        if not self.is_sparse and (h == h[0]).all():
+        """``part.T @ diag(h) @ part``; of sparse columns a small solver has a dense copy."""
+        is_dense = isinstance(part, np.ndarray)
+        if is_dense and (h == h[0]).all():
             return h[0] * (part.T @ part)
         roots = np.sqrt(h)[:, None]
-        if self.is_sparse:
+        if not is_dense:
             scaled = part.multiply(roots).tocsc()
             return (scaled.T @ scaled).toarray()
         scaled = part * roots
