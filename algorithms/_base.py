@@ -18,7 +18,7 @@ from ..datasets.row_files import row_format
 from ..errors import DataError, shortened
 from ..scheduler.coordinator import client_of, fit_there
 from ..scheduler.loop import unmasked_interrupt
-from ..scheduler.place import address_of, is_client, one_client
+from ..scheduler.place import address_of, connected_once, is_client
 from ._old_names import accept_old_names, rename_parameters
 from .inputs.pieces import is_lazy
 
@@ -256,10 +256,10 @@ class Estimator(BaseEstimator):
         """Yield a copy to fit, whose attributes the estimator takes at the end, unless there is an error.
 
         So nobody sees a model that is half fitted. An error may be Ctrl-C. What the block does on the
-        cluster of an address, it does by one client.
+        cluster it does by one client and one subscription.
         """
         draft = copy.copy(self)
-        with one_client(), unmasked_interrupt():
+        with connected_once(), unmasked_interrupt():
             yield draft
         self.__dict__ = draft.__dict__
 

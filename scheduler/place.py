@@ -2,8 +2,10 @@
 
 import contextlib
 import contextvars
+import inspect
 import math
 import sys
+from typing import NamedTuple
 
 from ..errors import DataError, shortened
 from .sessions.local import LocalSession
@@ -12,34 +14,44 @@ from .threads import effective_n_jobs, own_threads, warn_in_task
 
 _SMALL_LIMIT = 500e6  # bytes of a worker that may have ended because imports and compiled loops take more
 
-_clients: contextvars.ContextVar[dict | None] = contextvars.ContextVar("clients", default=None)
+
+class Connected(NamedTuple):
+    """What a fit has connected to."""
+
+    clients: dict  # of our own, by address
+    subscribed: list  # clients, also the caller's, that hear the scheduler's news
+
+
+_connections: contextvars.ContextVar[Connected | None] = contextvars.ContextVar("connections", default=None)
 
 
 @contextlib.contextmanager
-def one_client():
-    """Have all that connects to the address of a scheduler within the block share one client.
+def connected_once():
+    """Have all that connects to a scheduler within the block share one client and one subscription.
 
-    It is made by the first that connects, and closed at the end. A block in another one shares its client.
+    They are made by the first that connects, and end with the block. A block in another one shares its.
     """
-    if _clients.get() is not None:
+    if _connections.get() is not None:
         yield
         return
-    clients: dict = {}
-    token = _clients.set(clients)
+    connections = Connected({}, [])
+    token = _connections.set(connections)
     try:
         yield
     finally:
-        _clients.reset(token)
-        if clients:
-            from .sessions.clients import close_client
+        _connections.reset(token)
+        if any(connections):
+            from .sessions.clients import close_client, unsubscribe
 
-            for client in clients.values():
+            for client in connections.subscribed:
+                unsubscribe(client)
+            for client in connections.clients.values():
                 close_client(client)
 
 
-def shared_clients():
-    """Return the clients of the present `one_client`, by address; None outside of one."""
-    return _clients.get()
+def shared_connections():
+    """Return the `Connected` of the present `connected_once`; None outside of one."""
+    return _connections.get()
 
 
 def is_client(engine):
@@ -175,28 +187,42 @@ class ClusterPlace:
         self.scheduler, self.n_jobs = scheduler, n_jobs
 
     def n_threads(self):
-        """Count the threads of all workers."""
-        session = self.session()
-        try:
-            return session.n_threads()
-        finally:
-            session.close()
+        """Count the threads of all workers; at least 1."""
+        threads = effective_n_jobs(self.n_jobs) if (self.n_jobs or 0) > 0 else 0
+        with self.client() as client:
+            return max(sum(threads or of_worker for of_worker in client.nthreads().values()), 1)
 
     def size(self):
         """Count the threads of all workers, and the bytes that they may hold together; perhaps infinite."""
-        session = self.session()
-        try:
-            return session.n_threads(), sum(session.memory_limits())
-        finally:
-            session.close()
+        return self.n_threads(), sum(worker.limit for worker in self.memory())
 
     def memory(self):
         """List of each worker a `WorkerMemory`, as the scheduler last heard of it."""
-        session = self.session()
-        try:
-            return list(session.memory().values())
-        finally:
-            session.close()
+        return list(self._memory().values())
+
+    def _memory(self):
+        from .allocation import WorkerMemory
+
+        with self.client() as client:
+            asked = inspect.signature(client.scheduler_info).parameters
+            info = client.scheduler_info(**({"n_workers": -1} if "n_workers" in asked else {}))
+        return {
+            address: WorkerMemory(
+                worker["memory_limit"] or math.inf,
+                worker.get("metrics", {}).get("memory", 0),
+                worker["nthreads"] if self.n_jobs is None else effective_n_jobs(self.n_jobs),
+                bool(worker.get("nanny")),
+            )
+            for address, worker in info["workers"].items()
+        }
+
+    @contextlib.contextmanager
+    def client(self):
+        """Give a client, which answers questions without the subscriptions and plugins of a session."""
+        from .sessions.clients import client_for, scheduler_named
+
+        with client_for(self.scheduler) as client, scheduler_named(client):
+            yield client
 
     def memory_a_thread(self, prepare):
         """Return the bytes that a thread of the fullest worker may still take, or None without a limit.
@@ -222,7 +248,7 @@ class ClusterPlace:
         workers = self.workers()
         client = workers.open()
         try:
-            names, memory = workers.where()["workers"], workers.memory()
+            names, memory = workers.where()["workers"], self._memory()
             answers = client.run(function, prepare, workers=names, on_error="return")
         finally:
             workers.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import inspect
 import math
 import time
 import uuid
@@ -15,17 +14,13 @@ from dask.utils import parse_timedelta
 
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
-from ..allocation import WorkerMemory
 from ..dashboard.reports import Reports
 from ..threads import effective_n_jobs
 from .clients import (
     BorrowedClient,
-    close_client,
     connect_timeout,
-    open_client,
     scheduler_named,
     scheduler_timeout,
-    shared_client,
     take_exception,
 )
 from .keep_alive import end_keep_alives
@@ -73,25 +68,6 @@ class Membership:
             return max(sum((self._workers or self._client.nthreads()).values()), 1)
         return max(effective_n_jobs(self._n_jobs) * len(self._client.nthreads()), 1)
 
-    def memory_limits(self):
-        """List the memory limits of all workers, in bytes; infinite for a worker without one."""
-        return [worker.limit for worker in self.memory().values()]
-
-    def memory(self):
-        """Return of each worker a `WorkerMemory`, as the scheduler last heard of it."""
-        self._connect()
-        asked = inspect.signature(self._client.scheduler_info).parameters
-        info = self._client.scheduler_info(**({"n_workers": -1} if "n_workers" in asked else {}))
-        return {
-            address: WorkerMemory(
-                worker["memory_limit"] or math.inf,
-                worker.get("metrics", {}).get("memory", 0),
-                worker["nthreads"] if self._n_jobs is None else effective_n_jobs(self._n_jobs),
-                bool(worker.get("nanny")),
-            )
-            for address, worker in info["workers"].items()
-        }
-
     def close(self):
         """Release the workers; the caller's client stays open."""
         if self._client is None:
@@ -106,22 +82,6 @@ class Membership:
     def _warn(self):
         while self._warnings:
             warnings.warn(self._warnings.pop(0), stacklevel=2)
-
-    @contextlib.contextmanager
-    def client(self):
-        """Give the caller's client, or one that is closed at the end; for tasks that need no session.
-
-        An asynchronous client gets a second one, since this thread cannot wait for it.
-        """
-        known = shared_client(self._scheduler) or self._scheduler
-        if not isinstance(known, str) and not known.asynchronous:
-            yield known
-            return
-        client = open_client(self._scheduler)
-        try:
-            yield client
-        finally:
-            close_client(client)
 
     # Coming and going -----------------------------------------------------------------------------------
 
@@ -149,8 +109,8 @@ class Membership:
         borrowed.listen(
             self._hear
         )  # from now on: a worker may be lost, and replaced, while the plugin is installed
-        await borrowed.confirm()
-        await self._check_limits(borrowed.client.scheduler)
+        if await borrowed.confirm():
+            await self._check_limits(borrowed.client.scheduler)
         await self._install(borrowed)
 
     async def _check_limits(self, scheduler):

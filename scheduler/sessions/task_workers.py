@@ -11,7 +11,7 @@ import dask
 from distributed import futures_of
 
 from ...errors import WorkerLost
-from .clients import scheduler_named, take_exception
+from .clients import client_for, scheduler_named, take_exception
 from .keep_alive import start_waiting
 from .membership import LOOK, Membership
 from .worker import NAME
@@ -40,7 +40,7 @@ class TaskWorkers(Membership):
     def open(self):
         """Find the workers that may take part, wait for a first one; return the client for tasks."""
         try:
-            self._tasks = self._stack.enter_context(self.client())
+            self._tasks = self._stack.enter_context(client_for(self._scheduler))
             self._connect()
             self.where()
         except BaseException:

@@ -176,7 +176,7 @@ def _held(values, engine):
 
         yield dask.persist(*values, scheduler=dask.threaded.get), lambda others: computed_here(*others)
         return
-    with place.workers().client() as client:
+    with place.client() as client:
         yield client.persist(values), lambda others: client.gather(client.compute(others))
 
 

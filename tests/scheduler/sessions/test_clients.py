@@ -4,6 +4,7 @@ import asyncio
 import time
 from concurrent.futures import CancelledError
 
+import numpy as np
 import pytest
 
 from stradask.errors import DataError, StradaskError
@@ -137,6 +138,37 @@ def test_a_fit_by_address_makes_one_client_and_closes_it(caller, opened):
     assert opened[0].status == "closed"
 
 
+@pytest.mark.parametrize(("of_files", "n_sessions"), [(False, 1), (True, 2)])
+def test_a_fit_subscribes_once(caller, monkeypatch, tmp_path, of_files, n_sessions):
+    """Of files one session surveys them. Threads and memory are asked of the client."""
+    import stradask as sd
+    from stradask.scheduler.sessions import clients, membership
+
+    X = np.random.default_rng(0).poisson(1.5, (1500, 50)).astype(np.int32)
+    sd.datasets.save_uci_bow(X, tmp_path / "docword.txt")
+    sessions, echoes = [], []
+    begin = membership.Membership._begin
+
+    async def counted(self, borrowed):
+        sessions.append(self)
+        confirm = borrowed.confirm
+
+        async def confirmed():
+            echoes.append(await confirm())
+            return echoes[-1]
+
+        borrowed.confirm = confirmed
+        await begin(self, borrowed)
+
+    monkeypatch.setattr(membership.Membership, "_begin", counted)
+    model = sd.LatentDirichletAllocation(3, max_iter=2, random_state=0, engine=caller)
+    model.fit(tmp_path / "docword.txt" if of_files else X)
+    assert len(sessions) == n_sessions
+    assert sum(echoes) == 1
+    caller.sync(asyncio.sleep, 0)  # the event loop ends the subscription
+    assert clients._shared_of_clients[caller].listeners == []
+
+
 def test_sessions_at_the_same_time_share_a_client(caller, make_rotation):
     first, second = session_on(caller), session_on(caller)
     first.open(make_rotation())
@@ -247,12 +279,12 @@ def test_a_client_that_finds_another_scheduler_puts_the_plugins_there(one_proces
 def test_an_asynchronous_client_lends_another_one(one_process):
     import distributed
 
-    from stradask.scheduler.sessions.cluster import ClusterSession
+    from stradask.scheduler.sessions.clients import client_for
 
     async def notebook():
         async with distributed.Client(one_process.scheduler_address, asynchronous=True) as client:
             await asyncio.sleep(0)
-            with ClusterSession(client).client() as lent:
+            with client_for(client) as lent:
                 return lent.submit(sum, [1, 2]).result(60), client.status
 
     assert asyncio.run(notebook()) == (3, "running")
