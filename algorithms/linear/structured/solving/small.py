@@ -16,6 +16,7 @@ _ROWS, _FAR = 8, 100.0  # that are looked at; of their distances from the mean, 
 MOST_ENTRIES = 2e6  # of X, which is copied
 MOST_REMADE = 1.5e5  # the same where each step makes products anew: descent by float32 columns is faster
 _MOST_OF_CSC = 1e4  # with its zeros, of a partial likelihood: a pass costs less than the Python of a round
+_MOST_OF_STARTS = 3e5  # the same, of penalties that are not convex
 _FEW = 10  # columns that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
 _ROUND = 1e6  # multiplications in products of columns that a round may cost
@@ -34,7 +35,8 @@ def is_small(problem, penalty, fit_intercept):
     columns, blocks = problem.columns, problem.blocks
     most = MOST_ENTRIES if problem.loss.quadratic or not penalty.convex else MOST_REMADE
     if columns.is_sparse:
-        most = 0 if problem.loss.by_rows else _MOST_OF_CSC
+        several = problem.loss.quadratic and not penalty.convex  # starts, which use products of columns again
+        most = _MOST_OF_CSC if not problem.loss.by_rows else _MOST_OF_STARTS if several else 0
     dense = type(columns) is Columns and columns.n_samples * columns.n_features <= most
     coded = getattr(problem.loss, "code", None) is not None and problem.loss.n_outputs == 1
     coded = coded and penalty.kind in (0, 1, 2, 3)
