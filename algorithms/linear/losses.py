@@ -24,6 +24,7 @@ from ..inputs.targets import (
     target_vector,
     total_weight,
 )
+from .predictions import with_exposure
 
 _LEAST_SHARE = float(np.finfo(np.float64).eps)  # of a class at the start: one may have no weight
 
@@ -50,8 +51,9 @@ class Target:
     single: bool = True
     offset: Any = None
 
-    def moved_by(self, offset):
-        """The same targets with an offset, checked here, of the linear predictors."""
+    def moved_by(self, offset, exposure=None):
+        """The same targets with an offset, checked here, of the linear predictors, or with exposures."""
+        offset = with_exposure(offset, exposure, len(self.vectors[0]))
         if offset is None:
             return self
         n_samples, n_outputs = len(self.vectors[0]), max(self.loss.n_outputs, len(self.vectors))

@@ -1,7 +1,7 @@
 """Poisson regression of counts with a squared penalty."""
 
 from numbers import Real
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -13,7 +13,7 @@ from ..inputs.remote_targets import FarCounts, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
 from .glm.smooth import SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import poisson
-from .predictions import linear_predictor
+from .predictions import linear_predictor, with_exposure
 from .vocabulary import CONSTRAINTS
 
 
@@ -131,6 +131,7 @@ class PoissonRegressor(ScoresFiles, RegressorMixin, SmoothModel):
         sample_weight: Vector | None = None,
         *,
         offset: Vector | None = None,
+        exposure: Vector | None = None,
         callback: Callback | None = None,
     ) -> Self:
         """Fit coefficients and intercept.
@@ -145,8 +146,10 @@ class PoissonRegressor(ScoresFiles, RegressorMixin, SmoothModel):
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. Only ratios count.
         offset : array-like of shape (n_samples,), optional
-            Added to the linear predictor of each row, such as the logarithm of an exposure. A Dask y comes to
-            this process then.
+            Added to the linear predictor of each row. A Dask y comes to this process then, and with
+            exposures.
+        exposure : array-like of shape (n_samples,), optional
+            Factors of the means, above 0, such as times of observation.
         %(callback)s
 
         Returns
@@ -155,7 +158,7 @@ class PoissonRegressor(ScoresFiles, RegressorMixin, SmoothModel):
         """
         self._validate_params()
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
-            draft._fit_rows(X, y, sample_weight, offset, callback)
+            draft._fit_rows(X, y, sample_weight, offset, callback, exposure=exposure)
             draft._warn_of_method()
         return self
 
@@ -172,27 +175,49 @@ class PoissonRegressor(ScoresFiles, RegressorMixin, SmoothModel):
         """The objective is a mean."""
         return 1.0, self.alpha
 
-    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Compute the means ``exp(X @ coef_ + intercept_ + offset)``.
+    def predict(self, X: Matrix, *, offset: Vector | None = None, exposure: Vector | None = None) -> Array:
+        """Compute the means ``exposure * exp(X @ coef_ + intercept_ + offset)``.
 
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             Or a Dask array, and then the result is one.
-        offset : array-like of shape (n_samples,), optional
+        offset, exposure : array-like of shape (n_samples,), optional
             As in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        return np.exp(self._predictor(X, offset))
+        return np.exp(self._predictor(X, with_exposure(offset, exposure)))
 
     def _predictor(self, X, offset=None):
         return linear_predictor(self, self._predictor, X, offset)
 
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        offset: Vector | None = None,
+        exposure: Vector | None = None,
+    ) -> float:
+        """Compute D^2, the share of the deviance that is explained.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            As in `fit`.
+
+        Returns
+        -------
+        float
+            1 is perfect; 0 is no better than the mean.
+        """
+        return super().score(X, y, sample_weight, offset=with_exposure(offset, exposure))
+
     def _scored(self, y, predicted, sample_weight):
-        """D^2, the share of the deviance that is explained."""
         from sklearn.metrics import d2_tweedie_score
 
         return d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=1)

@@ -8,7 +8,7 @@ from ...errors import DataError
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows, check_vector
 from ..inputs.tables import given_rows
-from ..inputs.targets import check_offset
+from ..inputs.targets import check_exposure, check_offset
 
 
 def linear_predictor(estimator, method, X, offset=None):
@@ -27,6 +27,15 @@ def linear_predictor(estimator, method, X, offset=None):
         f = f + np.asarray(estimator.intercept_, coef.dtype)
         f = f.ravel() if is_vector else f
     return f if offset is None else f + _offset_like(f, offset)
+
+
+def with_exposure(offset, exposure, n_samples=None):
+    """Add the logarithms of exposures, if there are any, to an offset of one predictor, checked with them."""
+    if exposure is None:
+        return offset
+    n_samples = len(exposure) if n_samples is None else n_samples
+    offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
+    return check_exposure(check_vector(exposure, n_samples), n_samples) + (0 if offset is None else offset)
 
 
 def _offset_like(f, offset):

@@ -81,13 +81,13 @@ class SmoothModel(Estimator):
     _keeps_order: Any = False  # whether `_solve` takes dense rows in Fortran order
     intercept_: Any
 
-    def _fit_rows(self, X, y, sample_weight, offset, callback, stays_up_to=np.inf):
+    def _fit_rows(self, X, y, sample_weight, offset, callback, stays_up_to=np.inf, exposure=None):
         """Minimise over the rows on their machines, and take the model; None where `_takes` refuses.
 
-        With an offset Dask targets come to this process.
+        With an offset or exposures Dask targets come to this process.
         """
         name = type(self).__name__
-        stays_up_to = stays_up_to if offset is None else 0
+        stays_up_to = stays_up_to if offset is None and exposure is None else 0
         options = {"stays_up_to": stays_up_to, "keeps_order": self._keeps_order and self.engine == "local"}
         rows, y, sample_weight, engine = check_rows_and_targets(self, X, y, sample_weight, **options)
         if is_dask(y):
@@ -98,7 +98,7 @@ class SmoothModel(Estimator):
                     return None
                 _, layout = columns_in_use(rows, target.loss.n_outputs, self.fit_intercept)
                 return self._solve([made(target.coding)], rows.dtype, target, layout, callback)
-        target = self._target(name, y, sample_weight, rows.shape[0]).moved_by(offset)
+        target = self._target(name, y, sample_weight, rows.shape[0]).moved_by(offset, exposure)
         if not self._takes(target, X, rows.shape):
             return None
         rows, layout = columns_in_use(rows, target.loss.n_outputs, self.fit_intercept)

@@ -9,7 +9,6 @@ from ....scheduler.loop import Monitor
 from ...inputs.matrices import check_vector
 from ...inputs.targets import (
     all_weights,
-    check_exposure,
     check_offset,
     check_row_labels,
     check_span,
@@ -17,6 +16,7 @@ from ...inputs.targets import (
     target_vector,
 )
 from ..glm.row_places import sources_and_reader, sources_of
+from ..predictions import with_exposure
 from ..scales import merged_scales
 from ..sparse.fitting import check_goes_on
 from ..structured.mean_loss import MeanLoss
@@ -109,7 +109,7 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
             stacklevel=3,
         )
     offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
-    offset = with_exposure(family, offset, check_vector(exposure, n_samples), n_samples)
+    offset = offset_of(family, offset, exposure, n_samples)
     offset = check_span(offset) if family.link == "log" else offset
     labels, numbers = check_row_labels("clusters", check_vector(clusters, n_samples), n_samples)
     n_clusters = 0 if numbers is None else len(np.unique(numbers[there]))
@@ -131,13 +131,11 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     return y, weights, None if offset is None else offset.reshape(n_samples), numbers
 
 
-def with_exposure(family, offset, exposure, n_samples):
+def offset_of(family, offset, exposure, n_samples=None):
     """Add the logarithms of exposures to an offset."""
-    if exposure is None:
-        return offset
-    if family.link != "log":
+    if exposure is not None and family.link != "log":
         raise DataError(f"exposure is for families with a logarithmic link, not for {family.spec[0]!r}")
-    return check_exposure(exposure, n_samples) + (0 if offset is None else offset)
+    return with_exposure(offset, exposure, n_samples)
 
 
 def fit_rows(model, passes, n_features, vectors, callback):

@@ -19,7 +19,7 @@ from ..._base import keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
 from ...inputs.tables import fitted_table, scored_rows
-from ...inputs.targets import check_offset, check_row_weights, check_targets
+from ...inputs.targets import check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets
 from ..predictions import linear_predictor
 from ..sparse.fitting import check_shapes
@@ -397,11 +397,7 @@ class GLM(RegressorMixin, SummarisedModel):
         ndarray of shape (n_samples,)
         """
         family = fitting.family_of_model(self)
-        if exposure is not None:
-            n_samples = len(exposure)
-            offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
-            offset = fitting.with_exposure(family, offset, check_vector(exposure, n_samples), n_samples)
-        return family.loss.mean(self._predictor(X, offset))
+        return family.loss.mean(self._predictor(X, fitting.offset_of(family, offset, exposure)))
 
     def _predictor(self, X, offset=None):
         return linear_predictor(self, self._predictor, X, offset)

@@ -162,6 +162,26 @@ def test_an_offset_of_counts_is_an_exposure(kind):
         np.testing.assert_allclose(exposed.predict(X, offset=offset), np.exp(offset) * rates.predict(X))
 
 
+def test_exposures_are_an_offset():
+    X, y, offset, weights = problem("counts", 300, 6)
+    times, half = np.exp(offset / 2), offset / 2
+    expected = sd.PoissonRegressor().fit(X, y, weights, offset=2 * half)
+    model = sd.PoissonRegressor().fit(X, y, weights, offset=half, exposure=times)
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
+    means = expected.predict(X, offset=offset)
+    np.testing.assert_allclose(model.predict(X, offset=half, exposure=times), means, rtol=1e-9)
+    np.testing.assert_allclose(model.predict(X, exposure=times), means / times, rtol=1e-9)
+    score = model.score(X, y, weights, offset=half, exposure=times)
+    assert score == pytest.approx(expected.score(X, y, weights, offset=offset))
+    lazy = sd.PoissonRegressor().fit(da.from_array(X, 100), y, weights, exposure=times)
+    alone = sd.PoissonRegressor().fit(X, y, weights, exposure=da.from_array(times, 100))
+    np.testing.assert_allclose(lazy.coef_, alone.coef_, rtol=1e-5)
+    with pytest.raises(DataError, match="exposure is 0 in row 4"):
+        model.fit(X, y, exposure=np.where(np.arange(300) == 4, 0, times))
+    with pytest.raises(DataError, match="exposure has the shape"):
+        model.fit(X, y, exposure=times[:-1])
+
+
 @pytest.mark.parametrize("order", ["C", "F", "csr", "csc"])
 @pytest.mark.parametrize("centre", [True, False])
 def test_scales_of_columns(order, centre, monkeypatch):
