@@ -82,6 +82,9 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
         The chosen penalty; of equals the first.
     best_score_ : float or ndarray of shape (n_targets,)
         Its score.
+    scores_ : ndarray of shape (n_alphas, n_folds)
+        By `scoring`, on the test rows of each fold. With ``cv=None`` of all rows that were left out, of shape
+        (n_alphas, 1), or with `alpha_per_target` (n_alphas, n_targets).
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
         Coefficients of the fit to all rows, in the type of `X`.
     intercept_ : float or ndarray of shape (n_targets,)
@@ -234,6 +237,7 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
             results = Y[:, :, None] - errors
             scores = self._scores(X, np.moveaxis(results, 1, 2), y, weights if weighted else None)
         scores = np.where(np.isfinite(scores), scores, -np.inf)
+        self.scores_ = scores.T
         best = scores.argmax(axis=1)
         if not np.isfinite(scores.max(axis=1)).all():
             raise DataError(
@@ -269,7 +273,8 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
         with tasks_over(X, self.engine, self.n_jobs) as tasks:
             judged = weights if weighted else None
             work = [(0, fold, model, alphas, y, offset, scorer, judged) for fold in folds]
-            scores = np.array(tasks.map(_scores_of_fold, work, **self._bar(callback))).mean(axis=0)
+            self.scores_ = np.array(tasks.map(_scores_of_fold, work, **self._bar(callback))).T
+        scores = self.scores_.mean(axis=1)
         if not np.isfinite(scores).all():
             raise DataError(
                 f"scoring={shortened(self.scoring)} is no finite number on some fold: use fewer folds, or "

@@ -60,6 +60,7 @@ def test_errors_are_those_of_fits_without_the_row(shape, form, intercept):
         expected = np.array([v * left_out(X, y, v, alpha, intercept) ** 2 for alpha in ALPHAS]).T
         np.testing.assert_allclose(model.cv_results_, expected, rtol=1e-6, atol=1e-9)
         assert model.best_score_ == pytest.approx(-expected.mean(axis=0).min())
+        np.testing.assert_allclose(model.scores_, -expected.mean(axis=0)[:, None], rtol=1e-6)
         assert model.alpha_ == ALPHAS[expected.mean(axis=0).argmin()]
         whole = sd.Ridge(model.alpha_, fit_intercept=intercept, tol=1e-14).fit(X, y, weights)
         np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-5, atol=1e-6)
@@ -93,6 +94,8 @@ def test_choices_are_scikit_learns(shape, options, n_targets, weighted):
         np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-5, atol=1e-7)
         np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-6)
         assert ours.coef_.shape == theirs.coef_.shape
+        assert ours.scores_.shape == (len(ALPHAS), n_targets if per_target else 1)
+        np.testing.assert_array_equal(ours.scores_.max(axis=0), ours.best_score_)
 
 
 def test_folds_are_those_of_a_search_over_ridge():
@@ -105,6 +108,8 @@ def test_folds_are_those_of_a_search_over_ridge():
             assert ours.best_score_ == pytest.approx(theirs.best_score_, rel=1e-5)
             np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-4, atol=1e-6)
             assert ours.n_features_in_ == 4
+            assert ours.scores_.shape == (len(ALPHAS), cv if isinstance(cv, int) else 4)
+            assert ours.scores_.mean(axis=1).max() == ours.best_score_
 
 
 def test_rows_that_alone_tell_a_column_keep_their_errors():
