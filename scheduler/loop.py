@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,36 @@ class Monitor:
         self.ended = enough or self.ended
         report_round(self._label, info, figures, self.ended)
         return enough
+
+    def record_past(self, rounds):
+        """Take in the figures of rounds that are over, of equal shares of the time; return if Ctrl-C came."""
+        now = self._now()
+        seconds, self._last = (now - self._last) / max(len(rounds), 1), now
+        for figures in rounds:
+            self._done += 1
+            self.history.record(round=self._done, seconds=seconds, **figures)
+        self.ended = "interrupted" if self._interrupted() else self.ended
+        return bool(self.ended)
+
+
+class Rounds:
+    """Reports rounds to a `Monitor`: one by one, or all of a fit that is over, to which nobody listens.
+
+    ``figures(objective)`` are those of a round. `snapshot`: None, or called with objective, gap and round.
+    `unit`: of the gaps.
+    """
+
+    def __init__(self, monitor, figures, snapshot, unit=1.0):
+        self._monitor, self._figures, self._snapshot, self._unit = monitor, figures, snapshot, unit
+
+    def __call__(self, number, objective, gap):
+        """Report a round; return whether the fit has to end."""
+        snapshot = self._snapshot and partial(self._snapshot, objective, gap, number)
+        return bool(self._monitor.record(self._figures(objective), gap=gap / self._unit, snapshot=snapshot))
+
+    def past(self, rows):
+        """Record rows of number, objective and gap; return whether the user wants an end."""
+        return self._monitor.record_past([self._figures(row[1]) for row in rows])
 
 
 def report_rounds(history, rounds, *, label, verbose=0, callback=None):

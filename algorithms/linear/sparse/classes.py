@@ -4,12 +4,13 @@ A small dense problem of two classes takes `solving.small`, any other the genera
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....scheduler.history import Run
-from ....scheduler.loop import Monitor, listeners
+from ....scheduler.loop import Monitor, Rounds, listeners
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..structured.losses import Logistic, Multinomial
@@ -184,17 +185,15 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
     sent = [0]
     monitor: Monitor = Monitor(max_rounds * len(penalties), label=label, unit="pass", **shown)
 
+    def figures(objective):
+        sent.append(problem.columns.bytes_sent)
+        return {"objective": unit * objective, "updates": 1, "bytes_sent": sent[-1] - sent[-2]}
+
+    def snapshot(penalty, *figures):
+        return read(problem.solution(penalty, so_far(solver, *figures), nothing), monitor.history)
+
     def reporter(penalty):
-        def report(round_, objective, gap):
-            def snapshot():
-                fit = so_far(solver, objective, gap, round_)
-                return read(problem.solution(penalty, fit, nothing), monitor.history)
-
-            sent.append(problem.columns.bytes_sent)
-            figures = {"objective": unit * objective, "updates": 1, "bytes_sent": sent[-1] - sent[-2]}
-            return bool(monitor.record(figures, gap=gap / nothing, snapshot=read and snapshot))
-
-        return report
+        return Rounds(monitor, figures, read and partial(snapshot, penalty), nothing)
 
     with single_threaded_blas(), problem.columns.opened(), monitor:
         is_watched = bool(shown.get("callback") is not None or shown.get("verbose") or listeners())
@@ -215,7 +214,7 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
                 problem.begin(solver, (np.flatnonzero(B.any(axis=1)), B[B.any(axis=1)]))
                 terms = problem.terms(penalty)  # in units of columns that may be scaled now
                 solver.is_hard = fit.reason == "stalled"
-                fit = solver.solve(terms, nothing, first, **options)
+                fit = solver.solve(terms, nothing, first, **options | {"report": reporter(penalty)})
             fits.append(problem.solution(penalty, fit, nothing))
             if fit.reason == "stopped":
                 break

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import column_or_1d
 
 from ....errors import DataError
-from ....scheduler.loop import Monitor, listeners
+from ....scheduler.loop import Monitor, Rounds, listeners
 from ....scheduler.threads import own_threads, single_threaded_blas
 from ..._base import Estimator
 from ...inputs.matrices import (
@@ -225,13 +225,10 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             came_to=lambda: f"{len(monitor.history)} passes; the model so far is kept",
         )
 
-        def report(round_, objective, figure):
-            def snapshot():
-                fit = problem.in_units(so_far(solver, objective, figure, round_))
-                return copy.copy(self)._take(problem, fit, monitor.history)
+        def snapshot(*figures):
+            return copy.copy(self)._take(problem, problem.in_units(so_far(solver, *figures)), monitor.history)
 
-            return bool(monitor.record({"objective": objective}, gap=figure, snapshot=snapshot))
-
+        report = Rounds(monitor, lambda objective: {"objective": objective}, snapshot)
         options = {"tol": max(self.tol, 1e-30), "report": report}
         with monitor:
             goes_on, rounds = penalty.convex or start is not None, 0

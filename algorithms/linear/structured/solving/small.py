@@ -198,10 +198,8 @@ class SmallSolver:
             self.restore(begun)
             self.places, self._known = working_set, None
             return self._rounds(*terms, report)
-        for row in figures:
-            if report(*row):
-                fit.reason, fit.rounds = "stopped", row[0]
-                break
+        if report.past(figures):
+            fit.reason = "stopped"
         return fit
 
     def _rounds(self, penalty, unit, first, tol, max_rounds, report):
