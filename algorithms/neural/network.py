@@ -9,8 +9,8 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 
 from ...kernels.cuda.device import cuda_device
 from ...scheduler.parameters import stream
+from .._streams import Purpose
 
-_WEIGHTS = 2**63 + 18  # the purpose of its random stream
 _BLOCK = 8192  # rows that are predicted at once
 _VALUES = 2**27  # of all layers, of the rows that a GPU takes at once
 
@@ -76,7 +76,7 @@ class Network:
         scale = 2.0 if self.activation == "logistic" else 6.0
         for number, ((W, b), (n_in, n_out)) in enumerate(zip(self.layers(w), self.shapes, strict=True)):
             bound = math.sqrt(scale / (n_in + n_out))
-            random = stream(seed, _WEIGHTS, first + number)
+            random = stream(seed, Purpose.WEIGHTS.value, first + number)
             W[:] = random.uniform(-bound, bound, W.shape)
             b[:] = random.uniform(-bound, bound, b.shape)
         return w

@@ -12,12 +12,12 @@ import numpy as np
 
 from ...errors import DataError, in_brief, shortened
 from ...scheduler.tasks import check_ships
+from .._streams import Purpose
 from ..inputs.memory import machine_memory
 from ..inputs.pieces import check_same, checksum, is_lazy
 from .training.torch_stage import import_torch, seeded
 
 _SPAN = 1024  # items that one task surveys
-_SURVEY, _COLLECT, _READ = 101, 102, 103  # purposes of random numbers
 _ROWS = 1024  # that are collated of an IterableDataset at once
 
 
@@ -119,7 +119,7 @@ class Items:
             )
         if not len(dataset):
             raise DataError("X is a data set without items")
-        with seeded(_SURVEY, 0):
+        with seeded(Purpose.TORCH_SURVEY.value, 0):
             first, _ = _item(dataset, 0)
         return cls(dataset, np.arange(len(dataset)), first.shape, first.dtype)
 
@@ -152,7 +152,7 @@ class Items:
     def read(self, key):
         """Read the rows; random transforms draw from a generator of these integers."""
         rows = np.empty(self.shape, self.dtype)
-        with seeded(_READ, *key):
+        with seeded(Purpose.TORCH_READ.value, *key):
             for row, number in zip(rows, self.index.tolist(), strict=True):
                 x, _ = _item(self.dataset, number)
                 if x.shape != row.shape:
@@ -214,7 +214,7 @@ def _floats(x, name):
 def _surveyed(items, first, last, has_targets):
     """Read a span of items; return their targets, and a checksum of all."""
     found, crc = [], []
-    with seeded(_SURVEY, first):
+    with seeded(Purpose.TORCH_SURVEY.value, first):
         for number in items.index[first:last].tolist():
             x, y = _item(items.dataset, number)
             if x.shape != items.row_shape:
@@ -306,7 +306,7 @@ def _collected(source, number):
     xs: list[np.ndarray] = []
     ys: list[np.ndarray] = []
     n_bytes, limit = 0, _memory_limit()
-    with seeded(_COLLECT, number):
+    with seeded(Purpose.TORCH_COLLECT.value, number):
         for x, y in _batches(source, number):
             if xs and x.shape[1:] != xs[0].shape[1:]:
                 raise DataError(

@@ -23,10 +23,10 @@ from ...errors import DataError, shortened
 from ...scheduler.parameters import check_count, seed_from, stream
 from ...scheduler.table.replicas import run_replicas
 from ...scheduler.table.state import Adagrad
+from .._streams import Purpose
 from .minibatches import Minibatches, n_rows_of, take_rows
 
 FINISHED, STILL, NOT_FINITE = 0, 1, 4  # `status` of a result
-_SEARCH = 2**63 + 17  # purpose of a random stream
 _RATES = 10.0 ** np.arange(-3.0, 0.6, 0.5)  # among which a learning rate is looked for
 _TRIAL_STEPS, _TRIAL_ROWS = 40, 2000  # by which learning rates are tried
 _NEAR = 0.01  # of the best gain: rates whose gains differ by less are taken for equals
@@ -249,7 +249,7 @@ def found_rate(settings, x0, batches):
     """The rate with which some steps lower the objective on a sample most; of near equals the least, since
     long runs want small steps.
     """
-    rows = stream(settings.seed, _SEARCH, 0).permutation(batches.n_rows)[:_TRIAL_ROWS]
+    rows = stream(settings.seed, Purpose.FIRST_STEP.value, 0).permutation(batches.n_rows)[:_TRIAL_ROWS]
     sample, values = take_rows(batches.portion, np.sort(rows)), []
     for rate in _RATES:
         first = (batches[step] for step in range(_TRIAL_STEPS))

@@ -4,8 +4,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...scheduler.parameters import stream
-
-_ORDER = 2**63 + 16  # purpose of a random stream
+from .._streams import Purpose
 
 
 class Minibatches:
@@ -25,7 +24,7 @@ class Minibatches:
     def __getitem__(self, step):
         number, place = divmod(step, self.in_a_pass)
         if number != self._pass:
-            random = stream(self.seed, _ORDER, number, self.replica)
+            random = stream(self.seed, Purpose.BATCHES.value, number, self.replica)
             self._pass, self._order = number, random.permutation(self.n_rows)
         return take_rows(self.portion, self._order[place * self.size : (place + 1) * self.size])
 

@@ -5,10 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...scheduler.parameters import stream
+from .._streams import Purpose
 from .downpour import ReplicaSettings, found_rate, steps
 from .minibatches import n_rows_of, take_rows
-
-_PASS = 2**63 + 19  # purpose of a random stream
 
 
 class Passed(NamedTuple):
@@ -39,7 +38,7 @@ def one_pass(fun_and_grad, x, squares, portion, *, learning_rate, batch_size, se
     rate = learning_rate
     if rate is None:
         rate = found_rate(settings, x, settings.batches(portion, 0))
-    order = stream(seed, _PASS, number).permutation(n_rows_of(portion))
+    order = stream(seed, Purpose.ONE_PASS.value, number).permutation(n_rows_of(portion))
     starts = range(0, len(order), batch_size)
     minibatches = (take_rows(portion, order[start : start + batch_size]) for start in starts)
     x, squares, losses = steps(settings, rate, x, squares, minibatches)

@@ -14,15 +14,10 @@ from scipy import sparse
 from ...errors import DataError, shortened
 from ...kernels.lda.inference_cuda import FixedTopicsOnDevice
 from ...scheduler.threads import effective_n_jobs, run_tasks
+from .._streams import Purpose
 from ..inputs.indices import narrow_csr
 from .evaluation import EM_STEPS, padded_vector
 
-_FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED, _TOKENS = (
-    2,
-    5,
-    6,
-    13,
-)  # purposes of random streams; `state` names the others
 _CHAINS = 2  # of `kernels.topic_inference`
 _CHUNK, _LONG = 32, 2_000  # documents a task, and tokens of one that is a task of its own
 _AT_ONCE = 1e7  # tokens squared times topics: milliseconds
@@ -127,7 +122,7 @@ def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, tol=None, device=
     each = -(-int(n_sweeps) // _CHAINS)
     sparse_topics = topics.n_components >= SPARSE_TOPICS
     burn_in = max(1, int(_BURN_IN * each)) if sparse_topics or not tol else _SHORT_BURN_IN
-    plan = (_FOLD_IN, burn_in, each - burn_in, *(() if sparse_topics else (tol,)))
+    plan = (Purpose.FOLD_IN.value, burn_in, each - burn_in, *(() if sparse_topics else (tol,)))
     if device is not None and not sparse_topics:
         there = FixedTopicsOnDevice(device, *topics.parts)
         return there.fold_in(X.indptr, X.indices, X.data, _seed(random_state), *plan)
@@ -149,11 +144,12 @@ def log_probabilities(topics, X, *, method, n_particles, n_moves, temperatures, 
             _check_count("n_moves", n_moves, least=0)
         from ...kernels.lda.documents.likelihood import left_to_right as kernel
 
-        plan = (_LEFT_TO_RIGHT, int(n_particles), 2**31 if n_moves is None else int(n_moves), out)
+        n_moves = 2**31 if n_moves is None else int(n_moves)
+        plan = (Purpose.LEFT_TO_RIGHT.value, int(n_particles), n_moves, out)
     elif method == "annealed":
         from ...kernels.lda.documents.likelihood import annealed as kernel
 
-        plan = (_ANNEALED, int(n_particles), _as_temperatures(temperatures), out)
+        plan = (Purpose.ANNEALED_SAMPLING.value, int(n_particles), _as_temperatures(temperatures), out)
     else:
         raise DataError(f"method={shortened(method)} is unknown: take 'left-to-right' or 'annealed'")
     _run(kernel, topics, X, random_state, plan, n_jobs)
@@ -179,7 +175,7 @@ def token_topics(topics, X, *, n_sweeps, random_state, n_jobs, whole):
         topics,
         seen,
         random_state,
-        (_TOKENS, burn_in, int(n_sweeps) - burn_in, best, share, every),
+        (Purpose.TOKENS.value, burn_in, int(n_sweeps) - burn_in, best, share, every),
         n_jobs,
     )
     if known.all():

@@ -11,8 +11,9 @@ from lda_chains import Tokens
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms._streams import Purpose
 from stradask.algorithms.topics.samplers.light_cuda import LightCudaState
-from stradask.algorithms.topics.samplers.saber import MOST_TOPICS, SWEEP, SaberState, topic_weights
+from stradask.algorithms.topics.samplers.saber import MOST_TOPICS, SaberState, topic_weights
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, DeviceError
 from stradask.kernels.cuda import launch
@@ -54,7 +55,9 @@ def _by_reference(state):
     weights = topic_weights(state.alpha, state.totals, state.beta.sum())
     place = (state.topics, state.word_start, state.token_doc[: state.n_tokens])
     per_beta = (1 / state.beta).astype(np.float32)
-    return saber_reference.sweep(*place, *weights[:2], weights[3], per_beta, SEED, SWEEP, 0)
+    return saber_reference.sweep(
+        *place, *weights[:2], weights[3], per_beta, SEED, Purpose.SABER_SWEEP.value, 0
+    )
 
 
 def _in_chunks(monkeypatch, *numbers):

@@ -15,11 +15,11 @@ from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.pipeline import KINDS, levels
 from ....scheduler.threads import single_threaded_blas
 from ....scheduler.wire import Wire
+from ..._streams import Purpose
 from ...inputs.pieces import computed, is_dask
 from ..network import LOSSES
 from .split import SplitOperations, SplitStage
 
-_ORDER = 2**63 + 21  # purpose of a random stream
 _EMPTY = np.empty(0, np.float32)
 
 
@@ -208,7 +208,8 @@ class Training(SplitOperations, Program):
         arrays, first = state["parts"][op.micro][kind], self.first_epoch
         known, order = state["orders"].get(op.micro, (None, None))
         if known != epoch:
-            order = stream(self.seed, _ORDER, first + epoch, op.micro).permutation(arrays[0].shape[0])
+            random = stream(self.seed, Purpose.EPOCH.value, first + epoch, op.micro)
+            order = random.permutation(arrays[0].shape[0])
             state["orders"][op.micro] = epoch, order
         a, b = self._range(op.step, op.micro)
         return [_read(array[order[a:b]], self._key(epoch, op)) for array in arrays]

@@ -8,6 +8,7 @@ from ...._typing import Array
 from ....errors import DataError, shortened
 from ....kernels.cuda.device import cuda_device
 from ....scheduler.parameters import stream
+from ..._streams import Purpose
 from ..network import ACTIVATIONS, SLOPES, Network
 
 
@@ -179,7 +180,7 @@ def check_stage(stage: Any, x: Array, *, seed: int = 0, n_entries: int = 20) -> 
     params = np.array(stage.start(seed), np.float64)
     if params.ndim != 1:
         raise DataError(f"start returned {shortened(params)}, and must return a flat vector")
-    rng, key = stream(seed, _CHECK, 0), (seed, 0, 0, 0)
+    rng, key = stream(seed, Purpose.TRIAL.value, 0), (seed, 0, 0, 0)
     n = len(params) - getattr(stage, "n_buffers", 0)
     x = np.array(x, np.float64) if x.dtype.kind == "f" else x
     y, context = stage.forward(params.copy(), x, key)
@@ -218,5 +219,4 @@ def check_stage(stage: Any, x: Array, *, seed: int = 0, n_entries: int = 20) -> 
     return found / scale
 
 
-_CHECK = 2**63 + 20  # purpose of a random stream
 _ENTRIES = 2**22  # of a product, whose memory is 16 MB in single precision

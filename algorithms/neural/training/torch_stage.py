@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError, StradaskError, in_brief, shortened
+from ..._streams import Purpose
 
 # Files of torch.nn whose modules draw no random numbers, but for these modules.
 _STEADY = {
@@ -16,7 +17,6 @@ _STEADY = {
     *("padding", "activation", "sparse", "upsampling", "pixelshuffle", "channelshuffle", "fold", "distance"),
 }
 _RANDOM = ("RReLU", "MultiheadAttention", "FractionalMaxPool2d", "FractionalMaxPool3d")
-_START = 2**63 + 22  # purpose of a random stream
 _drawing = threading.RLock()  # the generator of torch is one for all threads
 
 
@@ -271,7 +271,7 @@ class TorchStage:
         They draw by `reset_parameters` and their number in the whole network, wherever it is cut.
         """
         layers = [
-            _drawn(layer, (seed, _START, self.first + number)) if is_undrawn(layer) else layer
+            _drawn(layer, (seed, Purpose.LAYERS.value, self.first + number)) if is_undrawn(layer) else layer
             for number, layer in enumerate(self.layers)
         ]
         held = list(map(_held, layers))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ....kernels.lda import host
 from ....scheduler.threads import run_tasks
+from ..._streams import Purpose
 from ..blocks.restoring import taken, unfit
 from ..rules import ANNEALED_PASSES, ANNEALED_SWEEPS
 
@@ -128,9 +129,6 @@ class OneSampler:
         return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
 
 
-# Purposes of random streams: choices of documents, choices of tokens, seed words. Sweeps have 1, 7 to 9 and
-# 11, inference has 2, 5 and 6.
-CHOICES, ASSIGN, SEEDED = 3, 4, 10
 FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K...
 LONG_DOCUMENT = 200  # ...except for documents of so many tokens, if their sweeps are annealed
 
@@ -145,8 +143,9 @@ def first_topics(token_doc, topics, n_topics, lengths, annealed, seed, n_jobs=1)
 
     The number of threads changes no topic.
     """
-    choices = host.uniforms(np.arange(len(lengths)), seed, CHOICES, 0, 0).reshape(-1, 4)[:, :FIRST_TOPICS]
+    uniforms = host.uniforms(np.arange(len(lengths)), seed, Purpose.CHOICES.value, 0, 0)
+    choices = uniforms.reshape(-1, 4)[:, :FIRST_TOPICS]
     spread = starts_from_all(lengths, annealed)
-    model = (token_doc, topics, n_topics, choices, spread, seed, ASSIGN)
+    model = (token_doc, topics, n_topics, choices, spread, seed, Purpose.ASSIGN.value)
     run_tasks([(host.assign_first, (*model, first)) for first in host.lots(len(topics))], n_jobs)
     return topics

@@ -18,6 +18,7 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
+from ..._streams import Purpose
 from .. import priors
 from ..blocks.averages import check_sums, is_added, weight_of
 from ..blocks.document_rows import document_rows
@@ -25,8 +26,8 @@ from ..blocks.groups import check_frequency, number_of_rows
 from ..blocks.program import csr_of_segments
 from ..blocks.restoring import damaged, unfit
 from ..blocks.word_blocks import Block, FirstCountThenRotate, Words, changes_of
-from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, is_time_for_priors, starts_from_all
-from .gibbs_steps import SWEEP, may_run_steps
+from .annealing import FIRST_TOPICS, Priors, is_time_for_priors, starts_from_all
+from .gibbs_steps import may_run_steps
 
 _FORMAT_NAMES = {  # classes of version 0.2, whose checkpoints go on
     "Gibbs": "RotatingGibbs",
@@ -103,17 +104,17 @@ class Gibbs:
             topics[:] = inputs["topics"]
             return topics
         documents = (inputs["first_document"], len(shard.lengths), program.corpus.n_documents)
-        choices = host.first_choices(*documents, program.seed, CHOICES, 4)
+        choices = host.first_choices(*documents, program.seed, Purpose.CHOICES.value, 4)
         spread = starts_from_all(shard.lengths, program.annealed)
         firsts, starts = self.words.first_token + shard.offset, shard.starts.astype(np.int64)
         tokens = (starts, firsts, shard.docs, topics)
         chosen = choices[:, :FIRST_TOPICS]
-        lda_blocks.assign_first(*tokens, program.n_topics, chosen, spread, program.seed, ASSIGN)
+        lda_blocks.assign_first(*tokens, program.n_topics, chosen, spread, program.seed, Purpose.ASSIGN.value)
         if "labels" in inputs:
             shard.documents.admit(shard.docs, topics)
         elif program.seeded is not None:
             seeds = program.seeded.of_all()
-            lda_blocks.assign_seeded(starts, firsts, topics, seeds, program.seed, SEEDED)
+            lda_blocks.assign_seeded(starts, firsts, topics, seeds, program.seed, Purpose.SEED_WORDS.value)
         return topics
 
     def documents_of_tokens(self, shard):
@@ -295,7 +296,7 @@ class Gibbs:
         beta, beta_sum = shard.priors.beta_of(task.round)
         beta = self.beta_of_words(beta, task.blocks).astype(np.float32)
         priors_ = (documents.drawn_with(shard.priors.alpha), beta, np.float32(beta_sum))
-        stream = (program.seed, SWEEP, task.round, task.shard * program.n_blocks + task.blocks)
+        stream = (program.seed, Purpose.SWEEP.value, task.round, task.shard * program.n_blocks + task.blocks)
         seeds = None if program.seeded is None else program.seeded.of(task.blocks)
         documents.sweep(tokens, (*words, *priors_), (program.exact, *stream, seeds))
 

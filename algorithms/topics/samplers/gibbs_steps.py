@@ -12,10 +12,10 @@ import numpy as np
 from ....kernels.lda import gibbs_steps as kernels
 from ....scheduler.program import Task
 from ....scheduler.threads import run_tasks
+from ..._streams import Purpose
 from ..blocks.document_rows import scratch_of
 from ..blocks.word_blocks import FirstCountThenRotate, changes_of
 
-SWEEP = 1  # purpose of a random stream
 _TOKENS_AT_ONCE = 2**24  # less than a second, after which Ctrl-C is heard
 _LOOK_AGAIN = 5e-5  # seconds until a thread whose task waits asks again
 _SCRATCH = threading.local()
@@ -69,7 +69,7 @@ def _swept(sampler, states, numbers, blocks, round_, order, between, n_jobs):
     which = (shards, sizes, np.array(numbers), places, types)
     where = (*which, words.start, words.n_rows, words.before, totals, changes)
     priors = (_alpha_of(states), *_beta_of(like, words, round_))
-    given = (progress, order, between, *where, *priors, program.seed, SWEEP, round_)
+    given = (progress, order, between, *where, *priors, program.seed, Purpose.SWEEP.value, round_)
 
     def work():
         sweep, scratch = scratch_of(like.documents), _scratch_of(words, n_topics)

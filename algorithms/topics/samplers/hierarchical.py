@@ -29,6 +29,7 @@ from scipy import sparse
 
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda.tallies import tally_dense
+from ..._streams import Purpose
 from .. import priors
 from ..blocks.document_rows import DenseDocuments
 from ..blocks.restoring import taken, unfit
@@ -36,7 +37,6 @@ from .annealing import Priors, annealed_sweeps
 from .gibbs import Gibbs
 from .merging import MergeOrders, Merging
 
-_DRAW = 16  # purpose of a random stream
 _LEAST = 1e-20  # of pi, or of alpha: less is no float32, and no topic that a token would find
 _SHAPE, _RATE = 1.0, 1.0  # of the gamma priors
 _EQUAL = 0.1  # alpha of each topic before shares are drawn: that of plain LDA
@@ -247,7 +247,7 @@ class HierarchicalGibbs(Gibbs):
         merging.decide(swept, of_shards, program.block_figures, of_tokens, *model)
         if not self.concentrations.draws_alpha:
             alpha = alpha * (self.concentration / alpha.sum())
-        rng = np.random.default_rng([int(program.seed), _DRAW, swept])
+        rng = np.random.default_rng([int(program.seed), Purpose.TOPIC_SHARES, swept])
         alpha, gamma = draw_shares(counts, lengths, alpha, self.concentrations, rng)
         self.concentrations = replace(self.concentrations, gamma=float(gamma))
         alpha[barred] = _LEAST

@@ -20,9 +20,9 @@ from scipy import sparse
 from scipy.special import betaln, gammaln
 
 from ....kernels.lda.models import keywords as kernels
+from ..._streams import Purpose
 from ..blocks.document_rows import document_rows
 from .gibbs import Gibbs
-from .gibbs_steps import SWEEP
 
 
 class KeywordGibbs(Gibbs):
@@ -83,7 +83,7 @@ class KeywordGibbs(Gibbs):
         program, documents, priors = self.program, shard.documents, shard.priors
         beta, beta_sum = priors.beta_of(task.round)
         beta = self.beta_of_words(beta, task.blocks).astype(np.float32)
-        stream = (program.seed, SWEEP, task.round, task.shard * program.n_blocks + task.blocks)
+        stream = (program.seed, Purpose.SWEEP.value, task.round, task.shard * program.n_blocks + task.blocks)
         switches = (program.seeded.of(task.blocks), self.key_columns, self.parents, self.switch)
         model = (*words, priors.alpha, beta, beta_sum, *switches, *stream)
         work = kernels.keyword_work(documents.n_topics, program.n_topics, documents.width)

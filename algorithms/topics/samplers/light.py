@@ -20,10 +20,9 @@ from ....kernels.lda import alias
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import light as lda_light
 from ....kernels.lda.gibbs import AHEAD
+from ..._streams import Purpose
 from ..blocks.document_rows import PackedLists
 from .gibbs import Gibbs
-
-_SWEEP = 7  # purpose of a random stream
 
 
 class Light(Gibbs):
@@ -64,7 +63,7 @@ class Light(Gibbs):
         names, firsts = self.words.ids[span], self.words.first_token[span]
         live = np.empty(0, np.int64)  # no changes of the totals are pending
         documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, shard.lengths)
-        stream = (self.program.seed, _SWEEP, task.round, task.shard)
+        stream = (self.program.seed, Purpose.LIGHT_SWEEP.value, task.round, task.shard)
         lda_light.sweep(
             *tokens, *documents, *words, live, alpha, *self.proposals(alpha), beta[names], beta_sum,
             self.n_steps, *stream, names, firsts,

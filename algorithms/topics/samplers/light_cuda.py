@@ -23,6 +23,7 @@ from ....kernels.lda import light_chunks as lda_light_chunks
 from ....kernels.lda.light_cuda import LightSampler
 from ....scheduler.program import Outcome
 from ....scheduler.schedules.rotation import RotationSchedule, balance
+from ..._streams import Purpose
 from ..blocks.groups import check_frequency, number_of_rows
 from ..blocks.list_layout import ListRoom, lists_do_not_fit
 from ..blocks.state import CorpusState
@@ -30,7 +31,6 @@ from ..blocks.state import CorpusState
 TOKENS_PER_SECTION = 2**25  # see above
 _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32  # groups at most, and tokens of a block on average at least
 _SPARE = 2**28  # bytes of the device that are left to others
-_SWEEP = 7  # purpose of a random stream: that of `light`
 
 
 def number_of_groups(lengths):
@@ -145,7 +145,7 @@ class LightCudaState(CorpusState):
         beta, beta_sum = self.priors.beta_of(task.round)
         self._there.set_beta(beta, beta_sum)
         self._read = None
-        return self._there.sweep(self.n_steps, self.seed, _SWEEP, task.round)
+        return self._there.sweep(self.n_steps, self.seed, Purpose.LIGHT_SWEEP.value, task.round)
 
     def aggregate(self, tasks, partials):
         """Take over the totals."""

@@ -16,13 +16,13 @@ from ....kernels.lda import host
 from ....kernels.lda.models.mixture import count_documents, fill_pairs, sweep_documents
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.static import StaticSchedule
+from ..._streams import Purpose
 from ...inputs.indices import index_dtype, narrow_csr
 from ..blocks.groups import MOST_OF_A_WORD
 from ..blocks.restoring import taken, unfit
 from ..blocks.word_blocks import add_changes, changes_of
 from ..corpus.shard_input import read_again
 
-_BEGIN, _SWEEP = 14, 15  # purposes of random streams
 _MOST_PAIRS = 2**31  # of a shard: some 32 GB
 _COUNTS = ("units", "words", "totals")  # of topics: units, tokens of each word, tokens
 
@@ -159,7 +159,9 @@ class MixtureProgram(Program):
         """Begin with topics at random."""
         units = self.units_of(read_again(data, self.n_words))
         n_units, n_topics = len(units.indptr) - 1, len(self.alpha)
-        uniform = host.uniforms(np.arange(n_units), self.seed, _BEGIN, 0, data["number"])[0]
+        uniform = host.uniforms(
+            np.arange(n_units), self.seed, Purpose.FIRST_CLUSTERS.value, 0, data["number"]
+        )[0]
         topics = np.minimum((uniform * n_topics).astype(np.int64), n_topics - 1).astype(np.uint16)
         return {"units": units, "topics": topics, "number": data["number"], "counts": None}
 
@@ -197,7 +199,7 @@ class MixtureProgram(Program):
             counts = self._counted(state)
         else:
             priors = (self.alpha, self.beta, self.beta.sum())
-            stream = (self.seed, _SWEEP, task.round, state["number"])
+            stream = (self.seed, Purpose.CLUSTER_SWEEP.value, task.round, state["number"])
             place = (units.indptr, units.words, units.counts, topics)
             logs = np.empty(len(self.alpha)) if self.has_long_units else None
             sweep_documents(*place, *self._arrays_of(counts), *priors, *stream, logs)

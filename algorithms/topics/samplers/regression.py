@@ -22,6 +22,7 @@ import numpy as np
 
 from ....kernels.lda import document_priors as kernels
 from ....scheduler.threads import run_tasks
+from ..._streams import Purpose
 from ..blocks.averages import shares_of
 from ..blocks.document_rows import DenseDocuments, row_width
 from ..blocks.restoring import taken, unfit
@@ -29,7 +30,6 @@ from .annealing import Priors
 from .gibbs import Gibbs
 
 UPDATE_EVERY = 10  # sweeps: a trajectory costs about as much as one
-_MOVE = 12  # purpose of a random stream
 _LENGTH, _FIRST_STEP, _ACCEPTED = 4.0, 1.4, 0.8  # of a trajectory; the step is that of one number
 _TRIES, _POOR = 4, 0.2  # before `burn_in`: trajectories, one after the other, while so few are accepted
 _ASCENTS, _HALVINGS = 3, 10  # steps of scoring before `burn_in`
@@ -208,7 +208,7 @@ class CovariateGibbs(Gibbs):
         program = self.program
         listed = [figures.pop("listed") for figures in program.shard_figures]
         posterior = CoefficientPosterior(self.designs, listed, self.prior, self.n_threads)
-        stream = np.random.default_rng([int(program.seed), _MOVE, swept])
+        stream = np.random.default_rng([int(program.seed), Purpose.COVARIATES, swept])
         point = posterior.at(program.alpha)
         adapts = swept <= max(self.burn_in, program.annealed) or not self.metric.any()
         most = _MOST_BEFORE if adapts else _MOST

@@ -23,6 +23,7 @@ from ....kernels.lda import host as lda_host
 from ....kernels.lda.host import LINE
 from ....scheduler.program import Outcome
 from ....scheduler.schedules.switching import PassesSchedule
+from ..._streams import Purpose
 from ..blocks.groups import check_frequency
 from ..blocks.state import CorpusState
 from .saber_cuda import TokensOnDevice
@@ -31,7 +32,6 @@ MOST_TOPICS = 32**3  # three levels of a tree of 32 branches, one a lane
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
 _LEAST = 1e-12  # of priors: weights are divided by beta, and no product is so small that a GPU takes it for 0
 _DOCUMENTS, _WORDS = 0, 1  # passes
-SWEEP = 11  # purpose of a random stream
 
 
 class SaberState(CorpusState):
@@ -94,7 +94,7 @@ class SaberState(CorpusState):
         beta, beta_sum = self.priors.beta_of(task.round)
         weights = topic_weights(self.alpha, state["totals"], beta_sum)
         model = (weights, common_tree(*weights[:2]), (1 / beta).astype(np.float32))
-        stream = (self.seed, SWEEP, task.round)
+        stream = (self.seed, Purpose.SABER_SWEEP.value, task.round)
         if self._there is not None:
             return self._there.sweep(*model, *stream)
         self._sample_words(task.shard, counted, *model, *stream)

@@ -29,6 +29,7 @@ from ....kernels.lda import gibbs as lda_gibbs
 from ....kernels.lda.models import chains as kernels
 from ....scheduler.program import Outcome, Program, Task
 from ....scheduler.threads import run_tasks
+from ..._streams import Purpose
 from ..blocks.program import TopicProgram
 from ..blocks.restoring import taken, unfit
 from ..blocks.shard import TopicShard
@@ -38,7 +39,6 @@ from .annealing import MEASURE_EVERY
 from .gibbs import Gibbs
 
 RAISE_EVERY = 5  # sweeps
-_BEGIN = 17  # purpose of a random stream
 _ROUNDS, _LAST_ROUNDS = 2, 20  # of rates, each time and at the end
 _SCALE = 2.0**30  # tokens of a topic that phi stands for
 _FEWEST_DRAWS = 4  # from which a variance is estimated
@@ -67,7 +67,7 @@ class SliceGibbs(Gibbs):
         """Give each token the topic of a token of its word in the model to begin with."""
         program = self.program
         topics = storage.zeros(len(shard.docs) - lda_gibbs.AHEAD, program.kind)
-        rng = np.random.default_rng([int(program.seed), _BEGIN])
+        rng = np.random.default_rng([int(program.seed), Purpose.FIRST_SLICES])
         ends, sums = self.first.indptr, np.concatenate([[0], np.cumsum(self.first.data, dtype=np.int64)])
         begin, end = sums[ends[:-1]], sums[ends[1:]]
         times = np.diff(shard.starts)

@@ -26,6 +26,7 @@ from scipy.special import gammaln, log_softmax, softmax
 
 from ....kernels.lda.gibbs import sweep_sparse
 from ....kernels.lda.models import responses as kernels
+from ..._streams import Purpose
 from ...optimize.methods.newton import minimize_newton_cg
 from ..blocks.document_rows import (
     DenseDocuments,
@@ -40,7 +41,6 @@ from ..blocks.restoring import taken, unfit
 from .gibbs import Gibbs
 
 UPDATE_EVERY = 10  # sweeps
-_ACCEPT = 18  # purpose of a random stream
 _FREEDOM, _LEAST_VARIANCE = 1.0, 0.01  # of the prior of sigma^2, scaled inverse chi-square
 _TOLERANCE = 5e-5  # of the Newton decrement, relative to the objective; one draw of topics moves it by more
 _INTERCEPT_PRECISION = 1e-4  # of the prior of b, without which a sum over the classes is not determined
@@ -207,7 +207,7 @@ class ResponseGibbs(Gibbs):
         if documents.round != task.round:
             documents.begin_sweep(task.round)
         number = task.shard * program.n_blocks + task.blocks
-        stream = np.random.SeedSequence([int(program.seed), _ACCEPT, task.round, number])
+        stream = np.random.SeedSequence([int(program.seed), Purpose.RESPONSES, task.round, number])
         documents.state = stream.generate_state(1, np.uint64)[0]
         super().sweep(shard, task, tokens, words)
 

@@ -28,6 +28,7 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import warp as lda_warp
 from ....kernels.lda.gibbs import AHEAD
+from ..._streams import Purpose
 from ..blocks.averages import check_sums, weight_of
 from ..blocks.collected import Collected, Packing, Segment
 from ..blocks.document_rows import UnlabelledDocuments
@@ -36,8 +37,6 @@ from ..blocks.restoring import damaged, unfit
 from ..blocks.storage import release
 from ..blocks.word_blocks import Block, CollectThenReturn, FirstCountThenRotate, changes_of
 from .gibbs import Gibbs
-
-_STREAMS = 8  # purposes of random streams: this one and the next
 
 
 class TokensAtHand:
@@ -306,7 +305,7 @@ class Warp(Gibbs):
         _, beta_sum = shard.priors.beta_of(task.round)
         tokens = (documents.doc_start, documents.position, documents.names, pairs, pairs.reshape(-1))
         prior = (alpha.astype(np.float32), float(alpha.sum()), *alias.tables_of(alpha), beta_sum)
-        lengths, stream = shard.lengths, (self.program.seed, _STREAMS + 1, pass_)
+        lengths, stream = shard.lengths, (self.program.seed, Purpose.DOCUMENT_PASS.value, pass_)
         work = lda_warp.work_for(self.program.n_topics, lengths.max(initial=0), self.program.kind)
         return lda_warp.document_pass(0, len(lengths), *tokens, shard.totals, *prior, change, work, *stream)
 
@@ -358,7 +357,7 @@ class Warp(Gibbs):
         names, longest = self.words.ids[here], self.words.frequency[here][:1].sum()  # the most frequent one
         work = lda_warp.work_for(self.program.n_topics, longest, self.program.kind)
         prior = (beta[names].astype(np.float32), beta_sum, *alias.NO_TABLES)
-        return names, (shard.totals, *prior, change, work, self.program.seed, _STREAMS, pass_)
+        return names, (shard.totals, *prior, change, work, self.program.seed, Purpose.WORD_PASS.value, pass_)
 
     def _word_pass(self, shard, task, change, pass_):
         block, value = task.blocks, task.value

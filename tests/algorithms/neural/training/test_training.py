@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import stradask as sd
+from stradask.algorithms._streams import Purpose
 from stradask.algorithms.neural.network import Network
 from stradask.algorithms.neural.training.fitting import DenseLayers, Vectors
 from stradask.algorithms.neural.training.optimizers import SGD, Adam
-from stradask.algorithms.neural.training.program import _ORDER, Training
+from stradask.algorithms.neural.training.program import Training
 from stradask.algorithms.neural.training.stage import DenseStage, check_stage
 from stradask.benchmarks.neural.pipeline_memory import Weighed
 from stradask.errors import DataError, StradaskError
@@ -271,7 +272,9 @@ def test_replicas_without_flush_are_the_delayed_method(rows, replicas, n_micro):
                     back = step * own + micro // n - under_way + 1  # micro-batches that came back before
                     version = began + max(0, back) // own
                     read[ends[k] : ends[k + 1]] = w[version][ends[k] : ends[k + 1]]
-                order = stream(program.seed, _ORDER, epoch, micro).permutation(len(rows[0][micro::n_micro]))
+                order = stream(program.seed, Purpose.EPOCH.value, epoch, micro).permutation(
+                    len(rows[0][micro::n_micro])
+                )
                 part = np.arange(micro, 301, n_micro)[order[slice(*program._range(step, micro))]]
                 total += network.loss((rows[0][part], rows[1][part]), read)[1]
                 n_rows += len(part)
@@ -291,7 +294,7 @@ def test_replicas_without_flush_are_the_same_on_workers(rows, address):
 
 
 def program_order(program, epoch):
-    return stream(program.seed, _ORDER, epoch, 0).permutation(program.n_rows)
+    return stream(program.seed, Purpose.EPOCH.value, epoch, 0).permutation(program.n_rows)
 
 
 def test_an_epoch_takes_every_row_once(rows):

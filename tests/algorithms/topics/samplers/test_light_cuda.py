@@ -12,8 +12,8 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 import stradask as sd
+from stradask.algorithms._streams import Purpose
 from stradask.algorithms.topics.blocks.groups import MOST_OF_A_WORD
-from stradask.algorithms.topics.samplers.light import _SWEEP
 from stradask.algorithms.topics.samplers.light_cuda import (
     LightCudaState,
     number_of_groups,
@@ -66,7 +66,7 @@ def _on_the_cpu(state, there, sweeps):
     for round_ in range(sweeps):
         beta, beta_sum = state.priors.beta_of(round_)
         alpha = (state.alpha, state.alpha.sum(), state.aliases, state.limits)
-        model = (*alpha, beta, beta_sum, state.n_steps, state.seed, _SWEEP, round_)
+        model = (*alpha, beta, beta_sum, state.n_steps, state.seed, Purpose.LIGHT_SWEEP.value, round_)
         changes = np.zeros(0 if live else state.n_topics, np.int64)
         words = (state.row_of_word, state.rows, state.totals, changes)
         for s in range(there.n_sections):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import saber_reference
 
-from stradask.algorithms.topics.samplers.saber import SWEEP, SaberState, topic_weights
+from stradask.algorithms._streams import Purpose
+from stradask.algorithms.topics.samplers.saber import SaberState, topic_weights
 from stradask.benchmarks.experiments.topics import gpu_instructions
 from stradask.benchmarks.gpu_fits import corpus
 from stradask.errors import StradaskError
@@ -95,7 +96,7 @@ def test_draws_are_as_often_rejected_as_a_sweep_rejects_them(n_topics):
     alpha, inverse, _, lift = topic_weights(state.alpha, state.totals, state.beta.sum())
     place = (state.topics, state.word_start, state.token_doc[: state.n_tokens])
     model = (alpha, inverse, lift, (1 / state.beta).astype(np.float32))
-    topics, tally = saber_reference.sweep(*place, *model, 1, SWEEP, sweeps)
+    topics, tally = saber_reference.sweep(*place, *model, 1, Purpose.SABER_SWEEP.value, sweeps)
     n = state.n_tokens
     assert often["again"] == pytest.approx(tally["again"] / n, abs=0.02)
     for name, parts in (("of_list", ["list"]), ("of_tree", ["tree", "shared"])):
