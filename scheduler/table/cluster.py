@@ -144,7 +144,7 @@ class _TableMembership(Membership):
 
 
 class ClusterTable:
-    """Shards and replicas on the workers of a Dask cluster; see `places.TableRunner`.
+    """Shards and replicas on the workers of a Dask cluster; see `places.LocalTable`.
 
     A shard is on each worker that has replicas; a keep-alive task shows the scheduler that it is in use.
     `scheduler` is an address, or a client, which is not closed.

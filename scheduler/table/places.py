@@ -5,14 +5,11 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from ...errors import DataError
 from ..parameters import numbers_of
 from ..threads import single_threaded_blas
-from .state import TableForm
 from .table import ParameterTable
 
 
@@ -52,37 +49,14 @@ class Host:
                     future.set_exception(error)
 
 
-class TableRunner(Protocol):
-    """Holds the shards of a table and runs its replicas; `open` begins anew after a loss."""
-
-    remote: bool  # whether `WorkerLost` can come
-
-    def open(self, design: TableForm, cells: np.ndarray, clock: int):
-        """Lay out the cells over shards."""
-
-    def start(self, function, tasks) -> list[Future]:
-        """Call the function with a view and its task for every replica."""
-        ...
-
-    def deliver(self, shard, message) -> Future:
-        """Give a message to a shard."""
-        ...
-
-    def n_shards(self) -> int:
-        """Count the shards."""
-        ...
-
-    def stop(self, error):
-        """Wake the replicas with an error and wait for their ends."""
-
-    def close(self):
-        """Let go of everything."""
-
-
 class LocalTable:
-    """Replicas are threads of this process, and one shard is enough; `n_shards` is for tests."""
+    """Holds the shards of a table and runs its replicas; `open` begins anew after a loss.
 
-    remote = False
+    Here replicas are threads of this process, and one shard is enough; `n_shards` is for tests. On a cluster
+    there is `cluster.ClusterTable`.
+    """
+
+    remote = False  # whether `WorkerLost` can come
 
     def __init__(self, n_shards: int = 1) -> None:
         self._n_shards = n_shards
@@ -91,7 +65,7 @@ class LocalTable:
         self._calls: list[Future] = []
 
     def open(self, design: Any, cells: Any, clock: Any) -> Any:
-        """Lay out the cells."""
+        """Lay out the cells over shards."""
         self._design, self._clock = design, clock
         self._starts = design.starts(self._n_shards)
         spans = itertools.pairwise(self._starts)
@@ -100,7 +74,7 @@ class LocalTable:
         self._threads = ThreadPoolExecutor(design.n_replicas, "stradask-replica")
 
     def start(self, function: Any, tasks: Any) -> Any:
-        """Start the threads."""
+        """Call the function on threads, with a view and its task for every replica."""
         views = [self._view(number) for number in range(self._design.n_replicas)]
         pairs = zip(views, tasks, strict=True)
         self._calls = [self._threads.submit(self._call, function, *pair) for pair in pairs]
@@ -122,13 +96,13 @@ class LocalTable:
         return self._n_shards
 
     def stop(self, error: Any) -> None:
-        """Wake the replicas and wait for them."""
+        """Wake the replicas with an error and wait for their ends."""
         if self._host is not None:
             self._host.close(error)
         wait(self._calls)
 
     def close(self) -> None:
-        """End the threads."""
+        """Let go of everything."""
         if self._threads is not None:
             self._threads.shutdown()
 
@@ -214,7 +188,7 @@ class SimulatedClock(LocalTable):
             self._turns.pass_on()
 
     def stop(self, error: Any) -> None:
-        """Wake the replicas and wait for them."""
+        """Wake the replicas with an error and wait for their ends."""
         if self._host is not None:
             self._turns.stop(error)
         super().stop(error)
