@@ -22,11 +22,67 @@ from .covariates import Covariates, check_order, check_regression, length_of, st
 from .evaluation import complete
 from .fitting import FittedTopicModel
 from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_unseen
+from .model_inputs import ModelInputs, digest_of, options_of_more
 from .reading.comparison import documents_by_shares
 from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
 
 _ENOUGH_DRAWS = 40
 _ROWS = 2048  # documents at a time, where a number for each topic is made
+
+
+class CovariateInputs(ModelInputs):
+    """Covariates of the documents, and their standardised design."""
+
+    design: np.ndarray
+
+    def __init__(self, y=None, *, covariates=None, **known):
+        super().__init__(y, **known)
+        self.covariates = covariates
+
+    def check(self, model, X):
+        """See `ModelInputs`."""
+        check_order(X, self.covariates)
+        if self.covariates is not None:
+            check_order_of_files(X, "covariates")
+
+    def read(self, model, X, corpus, alpha):
+        """See `ModelInputs`; each shard gets its rows of the design."""
+        corpus, n_documents = super().read(model, X, corpus, alpha), corpus.summary.n_documents
+        self.columns = Covariates.of(self.covariates, model.formula, n_documents)
+        self.design = self.columns.design(self.covariates, n_documents)
+        self.means, self.scales = standards(self.design, self.columns.names)
+        return with_rows(corpus, "design", (self.design - self.means) / self.scales)
+
+    def program(self, model, corpus, sampler, alpha, beta, seed, options):
+        """See `ModelInputs`."""
+        from .blocks.program import TopicProgram
+        from .samplers.regression import CoefficientPrior, CovariateGibbs
+
+        start = np.zeros((len(alpha), self.design.shape[1]))
+        start[:, 0] = np.log(alpha)
+        scale = np.full(self.design.shape[1], float(model.prior_scale))
+        scale[0] = model.intercept_scale
+        prior = CoefficientPrior(start[0].copy(), scale)
+        n_threads = effective_n_jobs(model.n_jobs) if options["in_process"] else 1
+        options = options_of_more(model, options)
+        options["sampler"] = CovariateGibbs(prior, model.max_iter // 2, n_threads)
+        return TopicProgram(corpus, len(alpha), start, beta, seed, **options)
+
+    def fingerprint(self, model, program):
+        """See `ModelInputs`."""
+        prior = program.sampler.prior
+        parts = {"model": "dmr", "design": digest_of(self.design)}
+        return parts | {"prior": [prior.mean.tolist(), prior.scale.tolist()]}
+
+    def store(self, model, gathered):
+        """See `ModelInputs`."""
+        draws, design = gathered.extra["draws"] / self.scales, self.design
+        draws[:, :, 0] -= draws[:, :, 1:] @ self.means[1:]
+        model.coef_draws_, model.coef_ = draws, draws.mean(axis=0)
+        model.covariates_, model.coef_names_ = self.columns.as_dict(), self.columns.names
+        model.design_, model._spec = design, self.columns.spec
+        blocks = (design[first : first + _ROWS] for first in range(0, len(design), _ROWS))
+        model.doc_topic_prior_ = sum(model._prior_rows(block).sum(axis=0) for block in blocks) / len(design)
 
 
 class DMRTopicModel(FittedTopicModel):
@@ -198,8 +254,8 @@ class DMRTopicModel(FittedTopicModel):
         -------
         self
         """
-        own = {"seed_words": seed_words, "vocabulary": vocabulary}
-        self._fit_anew(X, covariates, **own, n_features=n_features, callback=callback)
+        known = {"covariates": covariates, "seed_words": seed_words, "vocabulary": vocabulary}
+        self._fit_anew(X, callback=callback, n_features=n_features, **known)
         return self
 
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
@@ -217,60 +273,9 @@ class DMRTopicModel(FittedTopicModel):
         ndarray of shape (n_samples, n_components)
             Of files and Dask's data the result is that of `transform`.
         """
-        return self._averaged_shares(
-            X, y, fit_params, lambda given: given.pop("covariates", None), ["covariates"]
-        )
+        return self._averaged_shares(X, y, fit_params, ["covariates"])
 
-    def _check_given(self, X, given):
-        check_order(X, given)
-        if given is not None:
-            check_order_of_files(X, "covariates")
-
-    def _with_known(self, corpus):
-        """Read the covariates; each shard gets its rows of the standardised design."""
-        n_documents = corpus.summary.n_documents
-        known = Covariates.of(self._given, self.formula, n_documents)
-        design = known.design(self._given, n_documents)
-        means, scales = standards(design, known.names)
-        self._held = known, design, means, scales
-        return with_rows(corpus, "design", (design - means) / scales)
-
-    def _program(self, documents, corpus, sampler, model, seed, options):
-        from .blocks.program import TopicProgram
-        from .samplers.regression import CoefficientPrior, CovariateGibbs
-
-        alpha, beta = model
-        design = self._held[1]
-        start = np.zeros((len(alpha), design.shape[1]))
-        start[:, 0] = np.log(alpha)
-        scale = np.full(design.shape[1], float(self.prior_scale))
-        scale[0] = self.intercept_scale
-        prior = CoefficientPrior(start[0].copy(), scale)
-        n_threads = effective_n_jobs(self.n_jobs) if documents.engine == "local" else 1
-        sampler = CovariateGibbs(prior, self.max_iter // 2, n_threads)
-        options = self._own_options(options) | {"sampler": sampler}
-        return documents.checked(TopicProgram(corpus, self.n_components, start, beta, seed, **options))
-
-    def _read(self, gathered, history, before):
-        known, design, means, scales = self._held
-        super()._read(gathered, history, before)
-        draws = gathered.extra["draws"] / scales
-        draws[:, :, 0] -= draws[:, :, 1:] @ means[1:]
-        self.coef_draws_, self.coef_ = draws, draws.mean(axis=0)
-        self.covariates_, self.coef_names_, self.design_ = known.as_dict(), known.names, design
-        self._spec = known.spec
-        blocks = (design[first : first + _ROWS] for first in range(0, len(design), _ROWS))
-        self.doc_topic_prior_ = sum(self._prior_rows(block).sum(axis=0) for block in blocks) / len(design)
-        return self
-
-    def _fingerprint(self, X, program, topics, labels):
-        from hashlib import sha256
-
-        parts = super()._fingerprint(X, program, topics, labels)
-        _, design, *_ = self._held
-        prior = program.sampler.prior
-        parts |= {"model": "dmr", "design": sha256(np.ascontiguousarray(design).tobytes()).hexdigest()}
-        return parts | {"prior": [prior.mean.tolist(), prior.scale.tolist()]}
+    _inputs = CovariateInputs
 
     # Using --------------------------------------------------------------------------------------
 

@@ -20,8 +20,9 @@ from .._base import keep_parameters
 from ..inputs.dask_arrays import is_frame
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary, check_width
 from ..inputs.targets import check_names
+from .beginnings import derived
 from .corpus.shard_input import check_order_of_files, corpus_of_matrix, gathered_counts, is_sharded
-from .fitting import _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR, derived
+from .fitting import _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR
 from .lda import LatentDirichletAllocation
 from .over_slices import PARTS, TopicsOverSlices
 from .reading.over_time import check_documents, slice_codes, slices_of

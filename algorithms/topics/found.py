@@ -16,8 +16,8 @@ _NEARLY_ALL = 0.9  # of the topics that there may be: the limit is reached
 _MEAN = 1.0  # of the priors of alpha and gamma, where they begin
 
 
-def check_auto(model, given):
-    """Refuse what does not go with a number that is found; `given` are the arguments of the fit by name."""
+def check_auto(model, inputs):
+    """Refuse what does not go with a number that is found."""
     fixed = "give n_components a number"
     if model.sampler not in ("auto", "gibbs"):
         raise DataError(
@@ -36,8 +36,8 @@ def check_auto(model, given):
             raise DataError(
                 f"n_components='auto' does not go with {name}={shortened(own)}: leave it out, or {fixed}"
             )
-    for name, value in given.items():
-        if value is not None:
+    for name in ("seed_words", "doc_labels", "topics"):
+        if getattr(inputs, name) is not None:
             raise DataError(f"n_components='auto' with {name}=..., which names topics by number: {fixed}")
 
 
@@ -54,10 +54,15 @@ def program_that_finds(corpus, n_topics, beta, seed, options, *, alpha=None, gam
     return TopicProgram(corpus, n_topics, shares, beta, seed, sampler=sampler, **options)
 
 
+def used_topics(gathered):
+    """Return the numbers of topics that have tokens."""
+    return np.flatnonzero(np.asarray(gathered.words.sum(axis=0)).ravel())
+
+
 def leave_out_unused(model, gathered):
-    """Take topics without tokens out of a model; keep which are left, for `shares_of_used`."""
-    used = np.flatnonzero(np.asarray(model.word_topic_counts_.sum(axis=0)).ravel())
-    model._used, model.n_topics_, model.gamma_ = used, len(used), gathered.extra["gamma"]
+    """Take topics without tokens out of a model."""
+    used = used_topics(gathered)
+    model.n_topics_, model.gamma_ = len(used), gathered.extra["gamma"]
     numbers = gathered.extra["numbers"]
     if len(numbers):
         ends = numbers[:, :1] + 1.645 * np.sqrt(numbers[:, 1:]) * [-1, 1]  # of 90 %
@@ -69,11 +74,11 @@ def leave_out_unused(model, gathered):
         model.doc_topic_counts_ = sparse.csr_array(model.doc_topic_counts_[:, used])
 
 
-def shares_of_used(model, shares):
-    """Shares of documents over all topics, as shares over those that are left."""
+def shares_of_used(gathered, shares):
+    """Shares of documents over all topics, as shares over those that have tokens."""
     if shares is None:
         return None
-    shares = shares[:, model._used]
+    shares = shares[:, used_topics(gathered)]
     return shares / shares.sum(axis=1, keepdims=True)
 
 

@@ -15,9 +15,71 @@ from .fitting import FittedTopicModel
 from .guidance import check_seed_words
 from .inference import levels_to_user
 from .model import fits_weights
+from .model_inputs import ModelInputs, options_of_more
 from .reading.numbers import log_words
 from .reading.top_words import topic_totals
 from .reading.uncertainty import betas_of_switched
+
+
+class KeywordInputs(ModelInputs):
+    """The keywords of topics."""
+
+    def __init__(self, y=None, *, seed_words=None, **known):
+        super().__init__(y, **known)
+        self.keywords = seed_words
+
+    def check(self, model, X):
+        """See `ModelInputs`."""
+        _check_switch(model.switch_prior)
+        if self.keywords is None:
+            raise DataError(
+                "KeyATM needs seed_words, the keywords of topics; without them fit LatentDirichletAllocation"
+            )
+
+    def program(self, model, corpus, sampler, alpha, beta, seed, options):
+        """See `ModelInputs`."""
+        from .blocks.program import TopicProgram
+        from .samplers.keywords import KeywordGibbs
+
+        columns = model._columns(self.vocabulary)
+        keywords = check_seed_words(self.keywords, len(alpha), corpus.summary.n_words, columns)
+        if keywords is None:
+            raise DataError("seed_words name no keyword with a weight above 0")
+        self._warn_of_unseen(keywords, corpus.frequency, model._words(self.vocabulary))
+        keywords = sparse.csr_array(keywords * float(model.keyword_prior))
+        sampler = KeywordGibbs(keywords, _check_switch(model.switch_prior))
+        options = options_of_more(model, options) | {"sampler": sampler, "seeds": sampler.seeds}
+        return TopicProgram(corpus, sampler.n_columns, alpha, beta, seed, **options)
+
+    def _warn_of_unseen(self, keywords, frequency, words):
+        """Warn of keywords that no document has: they are likely misspelt, and say nothing of topics."""
+        unseen = np.flatnonzero((np.diff(keywords.indptr) > 0) & (frequency == 0))
+        if len(unseen):
+            names = listed(unseen if words is None else [words[column] for column in unseen])
+            warnings.warn(
+                f"X holds no token of {len(unseen)} of the keywords, {'columns ' if words is None else ''}"
+                f"{names}: check how they are written, or leave them out",
+                UserWarning,
+                stacklevel=levels_to_user(),
+            )
+
+    def fingerprint(self, model, program):
+        """See `ModelInputs`."""
+        return {"model": "keyatm", "switch": program.sampler.switch.tolist()}
+
+    def store(self, model, gathered):
+        """Set the model: the two columns of a topic become weights of its expected words."""
+        off, on, weights = gathered.words, gathered.extra["keywords"], gathered.extra["weights"]
+        sums = topic_totals(weights)
+        g_on, g_off = _check_switch(model.switch_prior)
+        n_off, n_on = (topic_totals(part).astype(np.float64) for part in (off, on))
+        # Counts of other words have the factor 1, those of keywords this.
+        factor = (n_on + g_on) / np.where(sums > 0, n_on + sums, 1.0)
+        factor *= (n_off + model.topic_word_prior_.sum()) / (n_off + g_off)
+        expected = (on + weights) @ sparse.diags_array(factor)
+        model.word_topic_counts_ = sparse.csr_array(off + expected, dtype=np.float64)
+        model.seed_prior_, model.keyword_counts_, model.keyword_weights_ = None, on, weights
+        model.switch_ = np.where(sums > 0, (n_on + g_on) / (n_on + n_off + g_on + g_off), 0.0)
 
 
 class KeyATM(FittedTopicModel):
@@ -179,8 +241,8 @@ class KeyATM(FittedTopicModel):
         -------
         self
         """
-        own = {"vocabulary": vocabulary, "n_features": n_features, "callback": callback}
-        self._fit_anew(X, (seed_words, vocabulary), **own)
+        known = {"seed_words": seed_words, "vocabulary": vocabulary, "n_features": n_features}
+        self._fit_anew(X, callback=callback, **known)
         return self
 
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
@@ -197,64 +259,9 @@ class KeyATM(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        return self._averaged_shares(
-            X, y, fit_params, lambda given: (given.pop("seed_words", None), given.get("vocabulary"))
-        )
+        return self._averaged_shares(X, y, fit_params)
 
-    def _check_given(self, X, given):
-        _check_switch(self.switch_prior)
-        if given[0] is None:
-            raise DataError(
-                "KeyATM needs seed_words, the keywords of topics; without them fit LatentDirichletAllocation"
-            )
-
-    def _program(self, documents, corpus, sampler, model, seed, options):
-        from .blocks.program import TopicProgram
-        from .samplers.keywords import KeywordGibbs
-
-        seed_words, vocabulary = self._given
-        columns = self._columns(vocabulary)
-        keywords = check_seed_words(seed_words, self.n_components, corpus.summary.n_words, columns)
-        if keywords is None:
-            raise DataError("seed_words name no keyword with a weight above 0")
-        self._warn_of_unseen(keywords, corpus.frequency, vocabulary)
-        keywords = sparse.csr_array(keywords * float(self.keyword_prior))
-        alpha, beta = model
-        options = self._own_options(options, "seeds")
-        sampler = KeywordGibbs(keywords, _check_switch(self.switch_prior))
-        options |= {"sampler": sampler, "seeds": sampler.seeds}
-        return documents.checked(TopicProgram(corpus, sampler.n_columns, alpha, beta, seed, **options))
-
-    def _warn_of_unseen(self, keywords, frequency, vocabulary):
-        """Warn of keywords that no document has: they are likely misspelt, and say nothing of topics."""
-        unseen = np.flatnonzero((np.diff(keywords.indptr) > 0) & (frequency == 0))
-        if len(unseen):
-            words = self._words(vocabulary)
-            names = listed(unseen if words is None else [words[column] for column in unseen])
-            warnings.warn(
-                f"X holds no token of {len(unseen)} of the keywords, {'columns ' if words is None else ''}"
-                f"{names}: check how they are written, or leave them out",
-                UserWarning,
-                stacklevel=levels_to_user(),
-            )
-
-    def _read(self, gathered, history, before):
-        """Take the model: the two columns of a topic become weights of its expected words."""
-        super()._read(gathered, history, before)
-        self.seed_prior_, off, on = None, self.word_topic_counts_, gathered.extra["keywords"]
-        weights = gathered.extra["weights"]
-        sums = topic_totals(weights)
-        g_on, g_off = _check_switch(self.switch_prior)
-        n_off, n_on = (topic_totals(part).astype(np.float64) for part in (off, on))
-        # Counts of other words have the factor 1, those of keywords this.
-        factor = (n_on + g_on) / np.where(sums > 0, n_on + sums, 1.0)
-        factor *= (n_off + self.topic_word_prior_.sum()) / (n_off + g_off)
-        self.word_topic_counts_ = sparse.csr_array(
-            off + (on + weights) @ sparse.diags_array(factor), dtype=np.float64
-        )
-        self.keyword_counts_, self.keyword_weights_ = on, weights
-        self.switch_ = np.where(sums > 0, (n_on + g_on) / (n_on + n_off + g_on + g_off), 0.0)
-        return self
+    _inputs = KeywordInputs
 
     def _word_betas(self, draw, rows, topics):
         prior = self.topic_word_prior_, self.keyword_weights_, _check_switch(self.switch_prior)
@@ -276,10 +283,6 @@ class KeyATM(FittedTopicModel):
         off[has] = ((on + g_on)[has] / self.switch_[has]) - (on + g_on)[has] - g_off
         tokens = np.maximum(on + off, 0.0)
         return tokens / tokens.sum()
-
-    def _fingerprint(self, X, program, topics, labels):
-        parts = super()._fingerprint(X, program, topics, labels)
-        return parts | {"model": "keyatm", "switch": program.sampler.switch.tolist()}
 
     def _check_state(self):
         super()._check_state()

@@ -8,7 +8,10 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from .._base import keep_parameters
+from .beginnings import AddDocuments, FreshStart
 from .fitting import FittedTopicModel
+from .growing import check_forget, check_grow
+from .model_inputs import ModelInputs
 
 
 class LatentDirichletAllocation(FittedTopicModel):
@@ -334,8 +337,13 @@ class LatentDirichletAllocation(FittedTopicModel):
         array([[ 0, 10],
                [10,  0]], dtype=int32)
         """
-        given = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics, "callback": callback}
-        self._fit_anew(X, n_features=n_features, vocabulary=vocabulary, **given)
+        known = {
+            "seed_words": seed_words,
+            "doc_labels": doc_labels,
+            "topics": topics,
+            "vocabulary": vocabulary,
+        }
+        self._fit_anew(X, n_features=n_features, callback=callback, **known)
         return self
 
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
@@ -383,7 +391,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         """
         return self._averaged_shares(X, y, fit_params, of_documents=["doc_labels"])
 
-    def _check_given(self, X, given):
+    def _check_parameters(self):
         self._check_sampler()
         if self.warm_start and self.checkpoint is not None:
             raise DataError(
@@ -442,7 +450,19 @@ class LatentDirichletAllocation(FittedTopicModel):
         """
         self._validate_params()
         self._check_sampler()
-        given = {"doc_labels": doc_labels, "forget": forget, "grow": grow, "vocabulary": vocabulary}
+        known = {"doc_labels": doc_labels, "vocabulary": vocabulary, "n_features": n_features}
+        inputs, in_parts = ModelInputs(**known), check_forget(forget, 1, 1)[1]
+        check_grow(grow)
+        begin: FreshStart
+        if "word_topic_counts_" in vars(self):
+            begin = AddDocuments(forget, grow)
+        else:
+            begin = FreshStart(in_parts, keeps_checkpoint=False)
+            if grow:
+                raise DataError(
+                    f"grow={grow} in the first call of partial_fit, which begins the model: set n_components "
+                    "to the topics to begin with, and leave grow out"
+                )
         with self._draft() as draft:
-            draft._fit(X, callback, n_features, adds=True, **given)
+            draft._fit(X, begin, inputs, callback)
         return self

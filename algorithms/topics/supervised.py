@@ -20,6 +20,7 @@ from ..inputs.targets import check_labels, check_not_negative, check_targets, ch
 from .corpus.shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
 from .fitting import FittedTopicModel
 from .model import TopicModel
+from .model_inputs import ModelInputs, digest_of, options_of_more
 
 _FAMILIES = {"number": kernels.NORMAL, "count": kernels.POISSON, "class": kernels.CLASSES}
 _MOST_COUNT = 2.0**53  # whole numbers above are not exact
@@ -29,6 +30,77 @@ def _has_classes(model):
     if model.response != "class":
         raise AttributeError(f"predict_proba is for response='class', and this model has {model.response!r}")
     return True
+
+
+class ResponseInputs(ModelInputs):
+    """Responses of the documents: targets as the fit takes them, classes or None, centre and scale."""
+
+    def check(self, model, X):
+        """See `ModelInputs`."""
+        if self.y is None:
+            raise DataError(
+                f"{type(model).__name__} requires y to be passed, but the target y is None: pass a response "
+                "for each document, or fit LatentDirichletAllocation without"
+            )
+        check_order_of_files(X, "y")
+
+    def read(self, model, X, corpus, alpha):
+        """See `ModelInputs`; each shard gets the responses of its documents."""
+        corpus = super().read(model, X, corpus, alpha)
+        read = _read_targets(self.y, model.response, corpus.summary.n_documents, type(model).__name__)
+        targets, self.classes, self.centre, self.scale = read
+        self.targets = targets if corpus.rows is None else targets[np.concatenate(corpus.rows)]
+        return with_rows(corpus, "response", targets[:, None])
+
+    def program(self, model, corpus, sampler, alpha, beta, seed, options):
+        """See `ModelInputs`."""
+        from .blocks.program import TopicProgram
+        from .samplers.supervised import Response, ResponseGibbs
+
+        n_predictors = 1 if self.classes is None else len(self.classes)
+        response = Response(_FAMILIES[model.response], n_predictors, float(model.prior_scale) ** -2.0)
+        options = options_of_more(model, options)
+        options["sampler"] = ResponseGibbs(response, self.targets, model.max_iter // 2)
+        return TopicProgram(corpus, len(alpha), alpha, beta, seed, **options)
+
+    def fingerprint(self, model, program):
+        """See `ModelInputs`."""
+        parts = {"model": "slda", "response": model.response, "prior_scale": float(model.prior_scale)}
+        parts |= {"classes": None if self.classes is None else list(map(str, self.classes.tolist()))}
+        return parts | {"y": digest_of(self.targets)}
+
+    def store(self, model, gathered):
+        """See `ModelInputs`."""
+        fitted = gathered.extra["coefficients"]
+        if self.classes is None:
+            vars(model).pop("classes_", None)
+            model.coef_ = fitted.eta[:, 0] * self.scale
+            model.intercept_ = float(fitted.intercepts[0] * self.scale + self.centre)
+        else:
+            model.classes_ = self.classes
+            model.coef_, model.intercept_ = np.ascontiguousarray(fitted.eta.T), fitted.intercepts.copy()
+        model.sigma_ = float(np.sqrt(fitted.variance) * self.scale)
+
+
+def _read_targets(y, response, n_documents, name):
+    """Responses as the fit takes them, float64; the classes or None; and their centre and scale."""
+    if response == "class":
+        classes, numbers = check_labels(y, n_documents, name)
+        return numbers.astype(np.float64), classes, 0.0, 1.0
+    y = _vector(y, n_documents, f"{name}(response={response!r})")
+    if response == "count":
+        _check_whole(y, name)
+        if not y.any():
+            raise DataError("y is 0 in all documents, which says nothing of their topics")
+        return y, None, 0.0, 1.0
+    if (y == y[0]).all():
+        raise DataError(
+            f"y is {y[0]:g} in all documents (n_samples={len(y)}), which says nothing of their topics"
+        )
+    scale = float(y.std())
+    if not scale > 0:
+        raise DataError(f"y goes from {y.min():g} to {y.max():g}, whose variance underflows: scale y")
+    return (y - y.mean()) / scale, None, float(y.mean()), scale
 
 
 class SupervisedLDA(FittedTopicModel):
@@ -197,8 +269,8 @@ class SupervisedLDA(FittedTopicModel):
         -------
         self
         """
-        own = {"seed_words": seed_words, "vocabulary": vocabulary}
-        self._fit_anew(X, y, **own, n_features=n_features, callback=callback)
+        known = {"seed_words": seed_words, "vocabulary": vocabulary, "n_features": n_features}
+        self._fit_anew(X, y, callback=callback, **known)
         return self
 
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
@@ -216,78 +288,9 @@ class SupervisedLDA(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        return self._averaged_shares(X, y, fit_params, lambda given: y)
+        return self._averaged_shares(X, y, fit_params)
 
-    def _check_given(self, X, given):
-        if given is None:
-            raise DataError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: pass a response "
-                "for each document, or fit LatentDirichletAllocation without"
-            )
-        check_order_of_files(X, "y")
-
-    def _with_known(self, corpus):
-        """Read the responses; each shard gets those of its documents."""
-        targets, classes, centre, scale = self._read_targets(corpus.summary.n_documents)
-        own = targets if corpus.rows is None else targets[np.concatenate(corpus.rows)]
-        self._held = own, classes, centre, scale
-        return with_rows(corpus, "response", targets[:, None])
-
-    def _read_targets(self, n_documents):
-        """Responses as the fit takes them, float64; the classes or None; and their centre and scale."""
-        name, y = type(self).__name__, self._given
-        if self.response == "class":
-            classes, numbers = check_labels(y, n_documents, name)
-            return numbers.astype(np.float64), classes, 0.0, 1.0
-        y = _vector(y, n_documents, f"{name}(response={self.response!r})")
-        if self.response == "count":
-            _check_whole(y, name)
-            if not y.any():
-                raise DataError("y is 0 in all documents, which says nothing of their topics")
-            return y, None, 0.0, 1.0
-        if (y == y[0]).all():
-            raise DataError(
-                f"y is {y[0]:g} in all documents (n_samples={len(y)}), which says nothing of their topics"
-            )
-        scale = float(y.std())
-        if not scale > 0:
-            raise DataError(f"y goes from {y.min():g} to {y.max():g}, whose variance underflows: scale y")
-        return (y - y.mean()) / scale, None, float(y.mean()), scale
-
-    def _program(self, documents, corpus, sampler, model, seed, options):
-        from .blocks.program import TopicProgram
-        from .samplers.supervised import Response, ResponseGibbs
-
-        targets, classes, *_ = self._held
-        n_predictors = 1 if classes is None else len(classes)
-        response = Response(_FAMILIES[self.response], n_predictors, float(self.prior_scale) ** -2.0)
-        alpha, beta = model
-        sampler = ResponseGibbs(response, targets, self.max_iter // 2)
-        options = self._own_options(options) | {"sampler": sampler}
-        return documents.checked(TopicProgram(corpus, self.n_components, alpha, beta, seed, **options))
-
-    def _read(self, gathered, history, before):
-        _, classes, centre, scale = self._held
-        super()._read(gathered, history, before)
-        own = gathered.extra["coefficients"]
-        if classes is None:
-            self.__dict__.pop("classes_", None)
-            self.coef_ = own.eta[:, 0] * scale
-            self.intercept_: Any = float(own.intercepts[0] * scale + centre)
-        else:
-            self.classes_ = classes
-            self.coef_, self.intercept_ = np.ascontiguousarray(own.eta.T), own.intercepts.copy()
-        self.sigma_ = float(np.sqrt(own.variance) * scale)
-        return self
-
-    def _fingerprint(self, X, program, topics, labels):
-        from hashlib import sha256
-
-        targets, classes, *_ = self._held
-        parts = super()._fingerprint(X, program, topics, labels)
-        parts |= {"model": "slda", "response": self.response, "prior_scale": float(self.prior_scale)}
-        parts |= {"classes": None if classes is None else list(map(str, classes.tolist()))}
-        return parts | {"y": sha256(np.ascontiguousarray(targets).tobytes()).hexdigest()}
+    _inputs = ResponseInputs
 
     # Using --------------------------------------------------------------------------------------
 

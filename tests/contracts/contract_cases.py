@@ -256,7 +256,7 @@ def assert_close(values, expected, name="", tol=1e-10):
 
 
 # What a fit chose by time; and what has its worth in answers, or is in no file.
-APART = {"seconds", "_plan", "_timeline", "_formula", "_template", "_filled", "_spec", "_used"}
+APART = {"seconds", "_plan", "_timeline", "_formula", "_template", "_filled", "_spec"}
 
 
 def assert_same_bits(model, expected, name=""):

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import stradask as sd
 
-NOT_IN_A_FILE = {"_formula", "_plan", "_spec", "_template", "_timeline", "_used"}  # which pickles hold
+NOT_IN_A_FILE = {"_formula", "_plan", "_spec", "_template", "_timeline"}  # which pickles hold
 LEAST = 8000  # bytes of names and parameters
 
 
