@@ -191,7 +191,7 @@ class FittedTopicModel(TopicModel):
             )
         if inputs.vocabulary is not None:
             self.vocabulary_ = self._words(inputs.vocabulary)
-        shares = done.fetched.doc_topic_shares() if averages else None
+        shares = done.fetched.shares if averages else None
         if not self._finds_number or begin.adds:
             return shares
         warn_of_number(self, program, self._more_topics)
@@ -224,7 +224,7 @@ class FittedTopicModel(TopicModel):
                 n_jobs=documents.n_jobs,
                 stop=settled(program, self.tol),
                 callback=callback,
-                snapshot=lambda history, gathered: self._copy()._read(gathered, history, counts, inputs),
+                snapshot=lambda history, gathered: copy.copy(self)._read(gathered, history, counts, inputs),
                 checkpoint=checkpoint,
                 checkpoint_every=program.measure_every,
                 draws=draws,
@@ -245,9 +245,6 @@ class FittedTopicModel(TopicModel):
             said = f"{error}; set n_groups={n} to go on with its groups"
             raise CheckpointMismatch(said, error.there) from error
 
-    def _copy(self):
-        return copy.copy(self)
-
     def _read(self, gathered, history, before, inputs):
         """Take the model from what a program gathered."""
         self.n_iter_ = len(history)
@@ -255,12 +252,11 @@ class FittedTopicModel(TopicModel):
         self.n_batch_iter_: int = 1 if before is None else self.n_batch_iter_ + 1
         self.doc_topic_prior_, self.topic_word_prior_ = gathered.alpha, gathered.beta
         self.seed_prior_, self.doc_labels_ = gathered.seeds, gathered.labels
-        self.doc_topic_counts_ = gathered.doc_topic_counts()
-        counts = gathered.word_topic_counts()
+        self.doc_topic_counts_, counts = gathered.documents, gathered.words
         self.word_topic_counts_ = counts if before is None else sparse.csr_array(counts + before)
         self.history_ = history.as_dict()
         if np.isnan(self.history_["objective"][-1]):
-            self.history_["objective"][-1] = gathered.joint_log_likelihood()
+            self.history_["objective"][-1] = gathered.joint
         for name in ("worker_history_", "draws_"):  # of the last fit
             self.__dict__.pop(name, None)
         if before is None and "vocabulary_" in self.__dict__:

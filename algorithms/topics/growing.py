@@ -66,7 +66,7 @@ class AveragedDraws(ThinnedDraws):
         """Add what a program has after a sweep, if it is time."""
         super().take(sweep, collect)
         if sweep in self._averaged:
-            words = collect(documents=False).word_topic_counts()
+            words = collect(documents=False).words
             counts = sparse.csr_array(words, dtype=np.float64)
             self._sum, self._n = counts if self._n == 0 else self._sum + counts, self._n + 1
 

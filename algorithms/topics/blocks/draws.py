@@ -1,5 +1,8 @@
 """Draws of a topic model's counts, thinned and packed, that a fit keeps for intervals."""
 
+from dataclasses import dataclass, field
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -7,6 +10,27 @@ from ....errors import DataError
 from .packing import LARGE, PARTS, pack_counts, unpack_counts
 
 _PART = {"both": 4, "other": 2}  # of the sweeps, the last one half; of "auto", which ends by Gibbs, a quarter
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A fitted model, taken from shards and blocks before they are let go.
+
+    `documents` and `words` are counts of topics, CSR, `shares` those of documents averaged over sweeps: None
+    where documents stay in shards, or no sweep was averaged. `joint` is the log-likelihood per token, and
+    `extra` is of the sampler.
+    """
+
+    ran: list
+    alpha: Any
+    beta: Any
+    seeds: Any
+    labels: Any
+    documents: Any
+    words: Any
+    joint: float
+    shares: Any
+    extra: dict = field(default_factory=dict)
 
 
 def sweeps_of_draws(n_draws, max_iter, sampler):
@@ -53,7 +77,7 @@ class ThinnedDraws:
 def _packed_draw(gathered):
     alpha, beta = np.asarray(gathered.alpha), np.asarray(gathered.beta)
     draw = {"alpha": alpha, "beta": beta[:1] if np.ptp(beta) == 0 else beta}
-    counted = {"words": gathered.word_topic_counts(), "documents": gathered.doc_topic_counts()}
+    counted = {"words": gathered.words, "documents": gathered.documents}
     counted["keywords"] = gathered.extra.get("keywords")
     for kind, counts in counted.items():
         if counts is not None:

@@ -14,7 +14,6 @@ the priors at the coordinator, and reads the model. Of two samplers the second t
 so (`samplers.auto`).
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from ...inputs.indices import narrow_csr
 from ..corpus.shard_input import CorpusSize, let_go, read_again
 from ..samplers.annealing import MEASURE_EVERY, Priors
 from ..samplers.gibbs_steps import all_steps, tasks_of_a_step
+from .draws import Gathered
 from .packing import pack_counts, unpack_counts, unpack_numbers, unpack_words
 from .restoring import damaged, taken, unfit
 from .shard import TopicShard
@@ -443,8 +443,21 @@ class TopicProgram(Program):
         return self.sampler.log_likelihood(parts, self.word_part)
 
     def collect(self, ask, documents=True):
-        """Gather the model, or without `documents` the counts of words alone."""
-        return self.sampler.completed(Gathered.of(self, ask, documents))
+        """Gather the model; without `documents` the counts of words alone."""
+        parts = ask(lambda session, messages: session.measure(messages)) if documents else [np.nan]
+        beta = float(self.beta[0]) if self.fits_priors else None
+        read = ask(lambda session, messages: session.measure_blocks(messages, "read_block", beta))
+        counted = [unpack_counts(counts, self.n_topics) for _, *both in read for counts in both]
+        words, of_documents, shares = self.word_counts(counted), None, None
+        if documents and self.rows is not None:
+            rows = ask(lambda session, messages: session.measure(messages, "document_counts"))
+            of_documents = self.in_order_of_X(rows)
+        if documents and self.averages:
+            averaged = ask(lambda session, messages: session.measure(messages, "document_shares"))
+            shares = _rows_of(self, averaged)
+        joint = self.sampler.log_likelihood(parts, sum(part for part, *_ in read))
+        model = (self.ran, self.alpha, self.beta, self.seeds, self.labels)
+        return self.sampler.completed(Gathered(*model, of_documents, words, joint, shares))
 
     def arrays(self):
         """Arrays of a checkpoint besides shards and blocks."""
@@ -475,56 +488,6 @@ def csr_of_segments(start, topics, n_topics):
     counts = narrow_csr(data, indices, indptr, n_topics)
     counts.sort_indices()
     return counts
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """A fitted model, taken from shards and blocks before they are let go; `extra` is of the sampler."""
-
-    ran: list
-    alpha: Any
-    beta: Any
-    seeds: Any
-    labels: Any
-    documents: sparse.csr_array | None
-    words: sparse.csr_array
-    joint: float
-    shares: np.ndarray | None
-    extra: dict = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, program, ask, documents=True):
-        """Ask shards and blocks; without `documents` blocks alone, and the likelihood is not known."""
-        parts = ask(lambda session, messages: session.measure(messages)) if documents else [np.nan]
-        beta = float(program.beta[0]) if program.fits_priors else None
-        read = ask(lambda session, messages: session.measure_blocks(messages, "read_block", beta))
-        word_part = sum(part for part, *_ in read)
-        counted = [unpack_counts(counts, program.n_topics) for _, *both in read for counts in both]
-        counts, of_documents, shares = program.word_counts(counted), None, None
-        if documents and program.rows is not None:
-            rows = ask(lambda session, messages: session.measure(messages, "document_counts"))
-            of_documents = program.in_order_of_X(rows)
-        if documents and program.averages:
-            averaged = ask(lambda session, messages: session.measure(messages, "document_shares"))
-            shares = _rows_of(program, averaged)
-        model = (program.ran, program.alpha, program.beta, program.seeds, program.labels)
-        return cls(*model, of_documents, counts, program.sampler.log_likelihood(parts, word_part), shares)
-
-    def doc_topic_counts(self):
-        """Topic counts of documents, CSR; None where they stay in shards."""
-        return self.documents
-
-    def doc_topic_shares(self):
-        """Topic shares of documents, averaged over sweeps; None if no sweep was."""
-        return self.shares
-
-    def word_topic_counts(self):
-        """Topic counts of words, CSR."""
-        return self.words
-
-    def joint_log_likelihood(self, n_jobs=1):
-        """Joint log-likelihood per token."""
-        return self.joint
 
 
 def _rows_of(program, parts):

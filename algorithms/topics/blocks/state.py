@@ -10,14 +10,15 @@ from ....scheduler.schedules.rotation import balance
 from ....scheduler.threads import run_tasks
 from ...inputs.indices import narrow_csr
 from .. import priors
-from ..samplers.annealing import MEASURE_EVERY, OneSampler, Priors, first_topics, is_time_for_priors
+from ..samplers.annealing import MEASURE_EVERY, Priors, first_topics, is_time_for_priors
 from .averages import add_csr, check_sums, no_sums, shares_of, weight_of
+from .draws import Gathered
 from .groups import number_of_groups
 from .restoring import taken, unfit
 from .storage import Storage
 
 
-class CorpusState(OneSampler, Program):
+class CorpusState(Program):
     """Topics of the tokens of one corpus.
 
     A shard is a group of documents, a round a sweep; after each step the topic totals are renewed. All of it
@@ -43,6 +44,8 @@ class CorpusState(OneSampler, Program):
     totals: Any
     sums: Any
     seeds = labels = None
+    name = ""
+    priors: Priors
     barrier, unit, measure_every = "step", "token", MEASURE_EVERY
 
     def __init__(
@@ -66,6 +69,26 @@ class CorpusState(OneSampler, Program):
         self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
         self.averages = averages
         self.sums = no_sums(len(lengths), n_topics, self.storage) if averages else None
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.priors.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.priors.beta
+
+    @property
+    def annealed(self):
+        """Number of annealed sweeps."""
+        return self.priors.annealed
+
+    @property
+    def ran(self):
+        """For `LatentDirichletAllocation.sampler_`."""
+        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
 
     @property
     def on_gpu(self):
@@ -176,8 +199,12 @@ class CorpusState(OneSampler, Program):
         return counts
 
     def collect(self, ask, documents=True):
-        """Read the model off this state."""
-        return self
+        """Read the model off this state; without `documents` the counts of words alone."""
+        model, words = (self.ran, self.alpha, self.beta, None, None), self.word_topic_counts()
+        if not documents:
+            return Gathered(*model, None, words, np.nan, None)
+        joint, shares = self.joint_log_likelihood(), self.doc_topic_shares()
+        return Gathered(*model, self.doc_topic_counts(), words, joint, shares)
 
     # Keeping ------------------------------------------------------------------------------------
 

@@ -74,8 +74,9 @@ class Priors:
         return self.replaced(alpha, fit_beta() if swept >= self.annealed else float(self.beta[0]))
 
     def replaced(self, alpha, beta):
-        """The same sweeps with a fitted alpha and one beta for all words."""
-        return Priors(alpha, np.full(len(self.beta), beta), self.annealed, self.first)
+        """The same sweeps with a fitted alpha and one beta for all words; 0 leaves beta as it is."""
+        beta = np.full(len(self.beta), beta) if beta else self.beta
+        return type(self)(alpha, beta, self.annealed, self.first)
 
     def beta_of(self, sweep):
         """The topic-word prior of a sweep, and its sum."""
@@ -100,33 +101,6 @@ class Priors:
         if not fits:
             raise unfit()
         return Priors(alpha, beta, int(annealed), self.first)
-
-
-class OneSampler:
-    """Base of programs of one sampler, which has `priors` and a `name`."""
-
-    priors: Priors
-    name = ""
-
-    @property
-    def alpha(self):
-        """The document-topic prior."""
-        return self.priors.alpha
-
-    @property
-    def beta(self):
-        """The topic-word prior."""
-        return self.priors.beta
-
-    @property
-    def annealed(self):
-        """Number of annealed sweeps."""
-        return self.priors.annealed
-
-    @property
-    def ran(self):
-        """For `LatentDirichletAllocation.sampler_`."""
-        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
 
 
 FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K...

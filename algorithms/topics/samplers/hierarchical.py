@@ -110,19 +110,6 @@ def _concentration(now, n_tables, sizes, rng):
     return max(rng.gamma(_SHAPE + n_tables - ones, 1 / (_RATE - logs)), 1e-6)
 
 
-class HierarchicalPriors(Priors):
-    """As `Priors`; alpha is drawn, and beta is never fitted."""
-
-    def replaced(self, alpha, beta):
-        """The same sweeps with another alpha."""
-        return HierarchicalPriors(alpha, self.beta, self.annealed, self.first)
-
-    def of_checkpoint(self, arrays):
-        """The priors that a checkpoint holds, of these shapes."""
-        found = super().of_checkpoint(arrays)
-        return HierarchicalPriors(found.alpha, self.beta, found.annealed, self.first)
-
-
 class HierarchicalGibbs(Gibbs):
     """Gibbs sampling with `Concentrations`; the sum of alpha is the first concentration of documents.
 
@@ -148,7 +135,7 @@ class HierarchicalGibbs(Gibbs):
         annealed = annealed_sweeps() if wanted else 0
         self.first_draw = annealed + 1  # the sweep after which shares are drawn for the first time
         first = np.full(len(alpha), _EQUAL) if wanted else alpha
-        return HierarchicalPriors.of(first, beta, annealed, self.program.n_tokens)
+        return Priors.of(first, beta, annealed, self.program.n_tokens)
 
     # At a shard -----------------------------------------------------------------------------------
 

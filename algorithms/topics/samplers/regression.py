@@ -49,11 +49,7 @@ class CoefficientPrior:
 
 
 class RegressionPriors(Priors):
-    """As `Priors`; alpha are the coefficients, n_topics x columns, and beta is never fitted."""
-
-    def replaced(self, alpha, beta):
-        """The same sweeps with other coefficients."""
-        return RegressionPriors(alpha, self.beta, self.annealed, self.first)
+    """As `Priors`; alpha are the coefficients, n_topics x columns."""
 
     def of_checkpoint(self, arrays):
         """The priors that a checkpoint holds, of these shapes."""

@@ -84,7 +84,7 @@ def test_parties_sample_every_token_once_and_measure_what_is_there(X, sampler):
     options = {"at_once": 2, "fits_priors": True}
     program = program_of(sampler, corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, **options)
     done = run(program, program.schedule, max_rounds=30)
-    words = done.fetched.word_topic_counts()
+    words = done.fetched.words
     np.testing.assert_array_equal(words.sum(axis=0), program.totals)
     np.testing.assert_array_equal(words.sum(axis=1), np.asarray(X.sum(axis=0)).ravel())
     assert done.history.as_dict()["objective"][-1] == pytest.approx(done.fetched.joint, rel=1e-12)
