@@ -135,7 +135,7 @@ class BayesianRegression(SampledEstimator):
         settings = self._settings(callback)
         frame = X if is_frame(X) else None
         row_vectors = {"sample_weight": sample_weight, "offset": offset, "groups": groups}
-        sources = sources_of_fit(X, y, **row_vectors)
+        sources = sources_of_fit(type(self).__name__, X, y, **row_vectors)
         with self._draft() as draft:
             if sources is None:
                 problem = draft._deal(X, y, row_vectors, frame, settings)

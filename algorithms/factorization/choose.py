@@ -12,16 +12,6 @@ BURN_IN = 2  # sweeps of "gibbs" that are not averaged
 MAX_ITER = {"als": 15, "ccd": 15, "gibbs": 24, "sgd": 15}
 
 
-def check_choices_weigh_alike(model, sample_weight):
-    """Refuse weights of a loss that draws each choice as often, but for those of weight 0."""
-    weights = np.asarray(1.0 if sample_weight is None else sample_weight, np.float64)
-    if model.loss != "squared" and np.ptp(weights[weights > 0]):
-        raise DataError(
-            f"loss={model.loss!r} draws every choice as often, and weights above 0 in sample_weight differ: "
-            "leave it out, or set loss='squared'"
-        )
-
-
 def check_combination(model, with_features):
     """Refuse parameters of a `MatrixFactorization` that do not go together."""
     if model.implicit and model.solver not in ("auto", "als" if model.loss == "squared" else "sgd"):

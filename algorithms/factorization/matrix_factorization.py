@@ -15,14 +15,7 @@ from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.wire import FORMATS
 from .._base import ENGINES, keep_parameters
-from .choose import (
-    check_choices_weigh_alike,
-    check_combination,
-    chosen_solver,
-    penalties,
-    penalty_factor,
-    settings_of,
-)
+from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
 from .early_stopping import compare_fit_with_biases, hold_out, watched
 from .features import mapped
 from .model import DRAWS, FactorModel
@@ -340,7 +333,6 @@ class MatrixFactorization(FactorModel):
         check_combination(self, with_features)
         with self._draft() as draft:
             entries, ids, features = read_ratings(draft, X, y, sample_weight, features, may_stay=True)
-            check_choices_weigh_alike(draft, sample_weight)
             draft.user_ids_, draft.item_ids_ = ids
             least, most = entries.value_range()
             if draft.implicit and not most > 0:

@@ -132,6 +132,11 @@ def _of_columns(model, users, items, values, weights, features):
         users, items, values, weights = (column[weights > 0] for column in columns)
         weights = relative_weights(weights)
     if model.implicit:
+        if len(weights) > 1 and getattr(model, "loss", "squared") != "squared":
+            raise DataError(
+                f"loss={model.loss!r} draws every choice as often, and weights above 0 in sample_weight "
+                "differ: leave it out, or set loss='squared'"
+            )
         values, weights = values * weights, np.ones(1)
     known, numbers = zip(*(np.unique(ids, return_inverse=True) for ids in (users, items)), strict=True)
     ids, tables = _ids_with_features(known, features)

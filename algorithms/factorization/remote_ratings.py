@@ -441,8 +441,9 @@ def read_remote(model, X, y, sample_weight, engine):
     """Count ratings where they are; return delayed pieces and a `RatingSurvey`."""
     if model.solver not in ("auto", "als") or model.loss != "squared":
         raise DataError(
-            f"solver={model.solver!r} with loss={model.loss!r} needs the ratings in this process; on a "
-            "cluster take solver='als' or 'auto' and loss='squared', or compute X before the fit"
+            f"MatrixFactorization by solver={model.solver!r} with loss={model.loss!r} needs the ratings in "
+            "this process; on a cluster take solver='als' or 'auto' and loss='squared', or compute X before "
+            "the fit"
         )
     if model.early_stopping:
         raise DataError(

@@ -155,6 +155,13 @@ class Case:
         return type(self.make()).__name__ + (f", {self.variant}" if self.variant else "")
 
     @property
+    def speaker(self):
+        """The name of the class that errors name: a search's are its estimator's."""
+        model = self.make()
+        fitted = getattr(model, "estimator", None) if hasattr(model, "cv") else None
+        return type(fitted or model).__name__.removesuffix("CV")
+
+    @property
     def units(self):
         """Units with which predictions change, and why."""
         return UNITS.get(self.scales, {}) | self.changes

@@ -185,8 +185,7 @@ def words_of(case, name):
     if case.name.startswith("Torch") and name.endswith((", sparse", ", sparse columns")):
         return "X is sparse"
     if words.startswith("X contains") and case.has_columns:
-        fitted = getattr(case.make(), "estimator", None) if "CV" in case.name else None
-        return f"{words}: {type(fitted or case.make()).__name__.removesuffix('CV')}"
+        return f"{words}: {case.speaker}"
     return words if case.scales in ("", "penalty", "prior", "network") else ""
 
 

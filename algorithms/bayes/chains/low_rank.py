@@ -42,14 +42,14 @@ def low_rank(draws, gradients, condition=1.0):
     if scales is None:
         return None
     x, g = draws - draws.mean(axis=0), gradients - gradients.mean(axis=0)
-    with single_threaded_blas():
-        values, vectors = _correction(x / scales, g * scales)
-        if not len(values) or max(1.0, values.max()) <= condition * min(1.0, values.min()):
-            return None
-        covariance = np.eye(len(scales)) + (vectors * (values - 1)) @ vectors.T
-        try:
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+        try:  # products of gradients may overflow, as near a noise of zero
+            values, vectors = _correction(x / scales, g * scales)
+            if not len(values) or max(1.0, values.max()) <= condition * min(1.0, values.min()):
+                return None
+            covariance = np.eye(len(scales)) + (vectors * (values - 1)) @ vectors.T
             return np.linalg.cholesky(covariance * scales[:, None] * scales)
-        except np.linalg.LinAlgError:  # singular to rounding: scales do
+        except np.linalg.LinAlgError:  # or the covariance be singular to rounding: scales do
             return None
 
 

@@ -26,8 +26,8 @@ _BITS, _LEAST = 24.0, 1e-300  # of a deviation, and of the mean of a constant co
 _ROUNDING = 1e-12  # a deviation that is rounding of the mean: the column is constant
 
 
-def sources_of_fit(X, y, **row_vectors):
-    """Make the sources of a fit's X and y; None where these are arrays.
+def sources_of_fit(name, X, y, **row_vectors):
+    """Make the sources of X and y of a fit of the estimator `name`; None where these are arrays.
 
     Only a Dask collection takes a y. No `row_vectors` may be given, for a shard has its own.
     """
@@ -39,10 +39,10 @@ def sources_of_fit(X, y, **row_vectors):
         given.append("y")
     if given:
         raise DataError(
-            f"{' and '.join(given)} cannot go with shards that are read elsewhere: put y, "
+            f"{name}: {' and '.join(given)} cannot go with shards that are read elsewhere: put y, "
             "sample_weight, offset and groups into npz files of the shards, or Delayed dicts of these names"
         )
-    return blocks_of(check_blocks(X, "a Bayesian regression"), y) if sources is None else sources
+    return blocks_of(check_blocks(X, name), y) if sources is None else sources
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
         base._validate_params()
         posed = copy.copy(base).set_params(standardize=False)
         problem = posed._pose(X, y, sample_weight, **more)
-        posed._check_local(problem)
+        posed._check_local(problem, reads_rows=True)
         columns, y, classes = problem.columns, np.asarray(y), getattr(posed, "classes_", None)
         weights = check_vector(sample_weight, columns.n_samples)
         if not base._counts_weights:

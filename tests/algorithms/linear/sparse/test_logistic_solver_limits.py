@@ -113,17 +113,6 @@ def test_constant_zero_and_duplicate_columns():
     assert reference.objective(coef, c) <= reference.minimum() + 1e-8
 
 
-def test_weights_count_rows():
-    X, labels = make(40, 30, 1, 3)
-    counts = np.random.default_rng(0).integers(0, 4, 40)
-    weights = counts.astype(float)
-    weighted = fit(DENSE(X), class_problem(labels, 1, weights=weights), [L1L2(1.0)], tol=1e-11).solutions[0]
-    rows = np.repeat(np.arange(40), counts)
-    repeated = fit(DENSE(X[rows]), class_problem(labels[rows], 1), [L1L2(1.0)], tol=1e-11).solutions[0]
-    np.testing.assert_allclose(full(weighted, 30)[0], full(repeated, 30)[0], atol=1e-5)
-    assert weighted.objective == pytest.approx(repeated.objective, rel=1e-9)
-
-
 @pytest.mark.parametrize("K", [1, 3])
 def test_gap_holds_though_the_intercept_is_far_off(K):
     """The residual is then no dual point: what is made of it must be one."""

@@ -169,19 +169,6 @@ def test_representative_documents_of_new_counts():
     assert lda.representative_documents(1, 99, new, min_tokens=0).indices.shape == (5,)
 
 
-def test_representative_documents_of_named_columns():
-    """Checked by their names, and not transformed without them, of which scikit-learn would warn."""
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame([[9, 0], [0, 9], [1, 1]], columns=["cat", "dog"])
-    lda = sd.LatentDirichletAllocation(2, max_iter=5, random_state=0).fit(frame)
-    assert sorted(lda.representative_documents(n_documents=1, X=frame, min_tokens=5).indices.ravel()) == [
-        0,
-        1,
-    ]
-    with pytest.raises(DataError, match="feature names"):
-        lda.representative_documents(X=frame[["dog", "cat"]])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
