@@ -46,7 +46,8 @@ def merged_scales(totals, means, variances, *, centre):
     """Compute `column_scales` from the `column_moments` of parts of the rows."""
     shares, means = np.array(totals)[:, None] / sum(totals), np.array(means)
     mean = (shares * means).sum(axis=0)
-    squares = (shares * (np.array(variances) + (means - mean) ** 2)).sum(axis=0)
+    variances = np.maximum(variances, 0.0)  # those of constant sparse columns may be below zero by rounding
+    squares = (shares * (variances + (means - mean) ** 2)).sum(axis=0)
     scales = np.sqrt(squares if centre else squares + mean**2)
     scales[scales <= _ROUNDING * np.abs(mean)] = 1
     return scales

@@ -18,6 +18,7 @@ MULTINOMIAL = 5  # as `newton` numbers its losses
 _IN_ORDER: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}  # as `fast_exp` needs it
 _NEAR = 0.9  # columns at zero take part in a model from this part of their threshold on
 _SUPPORT_SWEEPS, _SMALL = 4, 0.2  # after each full sweep; part of its largest change at which they end
+_BOUND = 0.5  # the largest curvature of a class, which damps where probabilities of 0 or 1 leave none
 _TILE = 512  # rows
 
 
@@ -75,7 +76,7 @@ def begin_model(X, ids, u, p, weights, b, P, damping, fit_intercept, tol, g, nea
     Fills, where that is more than `tol`: g (K, m + 1), the slopes with those of the intercepts eliminated;
     near (K, m), which columns take part; model (K, 4, m), their products with the intercept, these over its
     curvature, one over their own curvature, and what is added to that; totals (K, 2), the curvature of the
-    intercept, and what was added to it.
+    intercept, and what was added to it. The weights have the sum 1.
     """
     K, m = b.shape
     h, violation = np.empty(len(weights)), 0.0
@@ -95,14 +96,19 @@ def begin_model(X, ids, u, p, weights, b, P, damping, fit_intercept, tol, g, nea
         for i in range(len(weights)):
             h[i] = weights[i] * p[k, i] * (1.0 - p[k, i])
         total = _total(h) if fit_intercept else 0.0
-        totals[k, 0], totals[k, 1] = total * (1.0 + damping), total * damping
+        totals[k, 1] = damping * max(total, _BOUND * _total(weights)) if fit_intercept else 0.0
+        totals[k, 0] = total + totals[k, 1]
         for j in range(m):
             if near[k, j]:
                 s, square = _moments(X, ids[j], h)
-                share = s / totals[k, 0] if total > 0.0 else 0.0
+                share = s / totals[k, 0] if totals[k, 0] > 0.0 else 0.0
                 bend = square - share * s
                 bend = bend if bend > 1e-14 * square else 0.0
-                extra = P[2, j] + damping * (bend + P[2, j])
+                extra = P[2, j]
+                if damping > 0.0:
+                    s_all, most = _moments(X, ids[j], weights)
+                    most -= s_all * s_all if fit_intercept else 0.0
+                    extra += damping * (max(bend, _BOUND * most) + P[2, j])
                 model[k, 0, j], model[k, 1, j], model[k, 3, j] = s, share, extra
                 model[k, 2, j] = 1.0 / (bend + extra) if bend + extra > 0.0 else 0.0
                 g[k, j] -= share * g[k, m]

@@ -192,7 +192,7 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
     """Minimise under a `Watch`, with one thread a product, and warn of a fit that fell short.
 
     ``minimise(objective, x0, max_iter=, tol=, callback=)`` returns a result and a name. Begins at zero where
-    the objective is not finite at `x0`. Returns result, name and watch.
+    the objective is lower than at `x0`: a model of other rows may be far off. Returns result, name, watch.
     """
     label = type(estimator).__name__
     tol = max(estimator.tol, LAST_PLACES * float(np.finfo(objective.rows.dtype).eps))
@@ -206,8 +206,9 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
         traffic=objective.bytes_sent,
     )
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"), watch:
-        if x0[: objective.n_penalised].any() and not np.isfinite(objective.value_and_gradient(x0)[0]):
-            x0 = np.zeros_like(x0)
+        if x0[: objective.n_penalised].any():
+            values = [objective.value_and_gradient(x)[0] for x in (x0, np.zeros_like(x0))]
+            x0 = x0 if values[0] <= values[1] else np.zeros_like(x0)
         result, name = minimise(objective, x0, max_iter=estimator.max_iter, tol=tol, callback=watch)
         unknown = name == "proximal-newton" or watch.ended or result.nit >= estimator.max_iter
         apart = not unknown and separated(objective, result.x, x0)

@@ -18,7 +18,7 @@ from ..structured.mean_loss import mean_loss, null_intercept
 from ..structured.penalties import BlockPenalty
 from ..structured.solving.blocks import single_columns
 from ..structured.solving.columns import Columns, ScaledColumns
-from ..structured.solving.problem import so_far
+from ..structured.solving.problem import begin_lower, so_far
 from ..structured.solving.small import MOST_ENTRIES, MOST_REMADE, SmallSolver
 from ..structured.solving.solver import Solver
 from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT
@@ -30,7 +30,9 @@ _CERTAIN = 1e-13  # a mean loss without columns that counts as zero: one class h
 _FREE_ROUNDS = 50  # in which coefficients without penalty alone are fitted
 _MOST = 1e300  # of a ridge
 _SMALL, _NOTHING = 1e-12, 1e-15  # l1 that may be lost in rounding, of norms of columns: it is taken for 0
-_TRACE = 1e-10  # l1 of unpenalised coefficients at or above zero: no dual point meets inequalities exactly
+# l1 of unpenalised coefficients at or above zero, whose inequalities no dual point meets exactly: a part of
+# the tolerance, since the objective rises by as much, times norms of columns and coefficients.
+_TRACE, _LEAST_TRACE = 1e-4, 1e-10
 
 
 class ClassColumns:
@@ -40,7 +42,7 @@ class ClassColumns:
     (n_samples,), of several classes (n_samples, K).
     """
 
-    unit = 1.0
+    unit, trace = 1.0, _LEAST_TRACE
 
     def __init__(self, design, numbers, n_classes, offset=None, n_jobs=None):
         several = n_classes > 2
@@ -53,6 +55,11 @@ class ClassColumns:
         self.design, self.loss = design, loss
         self.blocks, self.scales = single_columns(design.n_features), np.ones(design.n_features)
         self._last_terms: tuple = (None, None, None)  # a penalty, columns, and what `terms` says of them
+
+    def set_trace(self, trace):
+        """Set the l1 of unpenalised coefficients at or above zero, in norms of columns."""
+        if trace != self.trace:
+            self.trace, self._last_terms = trace, (None, None, None)
 
     def set_columns(self, design, loss, n_jobs):
         """Keep the loss, and the columns of the design."""
@@ -114,11 +121,13 @@ class ClassColumns:
             sizes = np.sqrt(self.columns.squares(self.loss.weights))
             l1[(l1 <= _NOTHING * sizes) & (ridge == 0)] = 0.0
         free = (l1 == 0) & (ridge == 0)
-        if self.design.positive and free.any() and not self.loss.quadratic:
-            l1[free] = _TRACE * np.sqrt(self.columns.squares(self.loss.weights))[free]
+        is_traced = self.design.positive and free.any() and not self.loss.quadratic
+        if is_traced:
+            l1[free] = self.trace * np.sqrt(self.columns.squares(self.loss.weights))[free]
         lam, l1 = (l1, 0.0 * every) if self.loss.n_outputs == 1 else (0.0 * every, l1)
         low, single = 0.0 if self.design.positive else -np.inf, self.loss.quadratic
         terms = BlockPenalty(self.blocks, lam, l1, ridge, low, np.inf, single=single)
+        terms.traced = free if is_traced else None
         if drops_small:
             self._last_terms = penalty, self.columns, terms
         return terms
@@ -129,10 +138,13 @@ class ClassColumns:
         loss, K, B = self.loss, self.loss.n_outputs, np.zeros((self.design.n_features, self.loss.n_outputs))
         B[features] = np.reshape(values, (-1, K)) * self.scales[features, None]
         c = solver.intercept()
-        if self.design.fit_intercept and K == 1:
+        if self.design.fit_intercept:
             f = self.columns.times(self.columns.raw(features), B[features])
-            f = f if loss.offset is None else f + loss.offset
-            c[0] = null_intercept(loss.gradient, loss.curvature, f, c[0])
+            if K == 1:
+                f = f if loss.offset is None else f + loss.offset
+                c[0] = null_intercept(loss.gradient, loss.curvature, f, c[0])
+            else:
+                c = c - loss.weights @ f
         solver.begin(B, c)
         if self.design.fit_intercept and K > 1:
             solver.fit_intercepts()
@@ -182,6 +194,8 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
     last of them being the model so far.
     """
     max_rounds, fits, start = max_iter or DEFAULT_ROUNDS, [], problem.design.allowed(start)
+    tol = max(tol, LEAST_TOL)
+    problem.set_trace(max(_TRACE * tol, _LEAST_TRACE))
     sent = [0]
     monitor: Monitor = Monitor(max_rounds * len(penalties), label=label, unit="pass", **shown)
 
@@ -199,15 +213,16 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
         is_watched = bool(shown.get("callback") is not None or shown.get("verbose") or listeners())
         small = problem.small_solver(penalties, is_watched)
         solver, nothing, first = small or problem.general_solver()
+        terms = problem.terms(penalties[0])
         if start is not None:
-            problem.begin(solver, start)
-            if problem.loss.quadratic and not small:
-                problem.settle_free(solver, problem.terms(penalties[0]).free)
-        elif problem.terms(penalties[0]).free.any():  # a gap counts where their slopes are zero
-            solver.null(problem.terms(penalties[0]))
+            begin_lower(solver, terms, lambda: problem.begin(solver, start))
+        elif terms.free.any() and not problem.loss.quadratic:  # a gap counts where their slopes are zero
+            solver.null(terms)
+        if problem.loss.quadratic and not small:
+            problem.settle_free(solver, terms.free)
         for penalty in penalties:
             terms = problem.terms(penalty)
-            options = {"tol": max(tol, LEAST_TOL), "max_rounds": max_rounds, "report": reporter(penalty)}
+            options = {"tol": tol, "max_rounds": max_rounds, "report": reporter(penalty)}
             fit = solver.solve(terms, nothing, first, **options)
             if small and fit.reason in ("large", "stalled"):
                 (solver, nothing, first), small, B = problem.general_solver(), None, fit.B
@@ -215,6 +230,11 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
                 terms = problem.terms(penalty)  # in units of columns that may be scaled now
                 solver.is_hard = fit.reason == "stalled"
                 fit = solver.solve(terms, nothing, first, **options | {"report": reporter(penalty)})
+            if terms.traced is not None:  # the minimum without traces is lower by about as much
+                sizes = np.abs(fit.B[terms.traced]).sum(axis=1)
+                fit.gap += float((terms.lam + terms.l1)[terms.traced] @ sizes)
+                if fit.reason == "gap" and fit.gap > tol * nothing:
+                    fit.reason = "stalled"
             fits.append(problem.solution(penalty, fit, nothing))
             if fit.reason == "stopped":
                 break

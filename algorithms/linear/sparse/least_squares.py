@@ -21,6 +21,8 @@ from .duality import column_gap
 from .fitting import SHORT
 from .moments import problem_of
 
+_DEPENDENT = 1e-10  # singular values of free columns, below this part of the largest, are rounding
+
 
 def solve_squared(design, y, alphas, l1_ratio, *, problem=None, tol, start=None, **options):
     """Solve least squares for falling penalties, rounded to the type of X; returns as `classes.solve`.
@@ -151,12 +153,16 @@ class LeastSquares(ClassColumns):
         solver.grow(np.flatnonzero(free))
         free_columns = solver.part[:, free[solver.places]]
         free_columns = free_columns if isinstance(free_columns, np.ndarray) else free_columns.toarray()
-        weights = solver.loss.weights
-        if solver.fit_intercept:
-            free_columns = free_columns - weights @ free_columns
-        roots, rest = np.sqrt(weights)[:, None], solver.loss.y - solver.f
-        change = np.linalg.lstsq(roots * free_columns, roots * rest, rcond=None)[0]
-        solver.f = solver.f + free_columns @ change
+        roots, rest = np.sqrt(solver.loss.weights)[:, None], solver.loss.y - solver.f
+        sizes = np.linalg.norm(roots * free_columns, axis=0)
+        means = solver.loss.weights @ free_columns if solver.fit_intercept else np.zeros(len(sizes))
+        free_columns = free_columns - means
+        norms = np.linalg.norm(roots * free_columns, axis=0)
+        is_constant = norms <= _DEPENDENT * sizes
+        inverse = np.divide(1.0, norms, out=np.zeros(len(norms)), where=~is_constant)
+        weighted = roots * free_columns * inverse
+        change = np.linalg.lstsq(weighted, roots * rest, rcond=_DEPENDENT)[0] * inverse[:, None]
+        solver.f, solver.c = solver.f + free_columns @ change, solver.c - means @ change
         solver.B[solver.places[free[solver.places]]] += change
 
 

@@ -43,6 +43,7 @@ from .solving.owned_fit import ColumnsOnWorkers, CutColumns, owns
 from .solving.problem import (
     StructuredProblem,
     Terms,
+    begin_lower,
     least_alpha,
     path_of,
     scale_of,
@@ -214,7 +215,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         solver = self._solver(problem, penalty, is_watched=watched)
         unit, first = scale_of(solver, penalty)
         if start is not None:
-            solver.begin(*start)
+            begin_lower(solver, penalty, lambda: solver.begin(*start))
             resume(solver, penalty, vars(self).get("_smoothing"))
         monitor: Monitor = Monitor(
             self.max_iter,

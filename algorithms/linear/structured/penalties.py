@@ -204,6 +204,7 @@ class BlockPenalty:
     """
 
     by_rows = True
+    traced: Any = None  # see `sparse.classes`
 
     def __init__(
         self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=None, curvatures=None, *, single=False

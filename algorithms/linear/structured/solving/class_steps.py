@@ -3,18 +3,26 @@
 The second-order model has the exact Hessian, which couples the classes of a row: it takes a change V of their
 predictors to ``w (P V - P (P . V))``. Coordinate descent goes through the classes in turn, each with its
 intercept eliminated. Where that takes many turns, a few steps of conjugate gradients on the coefficients that
-are not zero, of all classes, come between two of them.
+are not zero, of all classes, come between two of them; where these are few, Newton's steps to zeros of
+coefficients and beyond.
+
+A shift of a column's coefficients by the same number in all classes changes no probability. The l1 norm is
+least where their median is zero, or their minimum if all are to be positive. This is reached in one step:
+descent would crawl there.
 
 The model may be of less precision than the loss: slopes at the beginning of a step are exact, and so is the
 change of the predictors that it leads to.
 """
 
 import numpy as np
+from scipy import linalg
 
 from .....kernels.linear import class_newton as kernels
 from .....kernels.linear.newton import HALVINGS, STEPS, judge_step
 
 _TURNS, _CONJUGATE_TURN = 10, 4  # through the classes, for a model; after which conjugate gradients come
+_NEWTON_TURN, _MOST_NEWTON, _MOST_PRODUCTS = 1, 300, 3e7  # coefficients and multiplications of their products
+_DAMPED = 1e-12  # of curvatures, added to them
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 10, 0.3
 _LEAST_CURVATURE = 1e-9  # directions of less, relative to that of their coordinates, are not followed
 _MODEL_TOL = 0.2  # of the violation at the beginning of a step
@@ -37,6 +45,7 @@ def minimise_classes(columns, y, weights, f, b, c, P, fit_intercept, tol):
 
     value, damping = kernels.class_losses(y, weights, f, p, u) + charge(), 0.0
     for _ in range(STEPS):
+        value -= _shift_to_medians(X, ids, f, b, P, p)
         filled = g, near, model, totals
         violation = kernels.begin_model(X, ids, u, p, weights, b, P, damping, fit_intercept, tol, *filled)
         if violation <= tol:
@@ -47,6 +56,8 @@ def minimise_classes(columns, y, weights, f, b, c, P, fit_intercept, tol):
         for turn in range(_TURNS):
             if kernels.descend(*terms, near) <= max(_MODEL_TOL * violation, 0.3 * tol):
                 break
+            if turn >= _NEWTON_TURN and _newton_steps(*terms):
+                continue
             if turn == _CONJUGATE_TURN:
                 _conjugate_gradients(*terms)
         d[:, :m] = b - old_b
@@ -71,11 +82,102 @@ def minimise_classes(columns, y, weights, f, b, c, P, fit_intercept, tol):
             break
 
 
-def _conjugate_gradients(A, ids, p, weights, g, model, totals, P, b, d, V, mean):
-    """Minimise a model, about, over intercepts and coefficients that are not zero, with their signs."""
+def _shift_to_medians(X, ids, f, b, P, p):
+    """Shift columns without ridge to medians of zero, or minima; return by how much the penalty falls."""
+    least, *middle = np.sort(b, axis=0)[[0, (len(b) - 1) // 2, len(b) // 2]]
+    shift = np.where(P[3] == 0, least, np.where(P[3] == -np.inf, np.clip(0.0, *middle), 0.0))
+    shift[(P[2] > 0) | (P[0] + P[1] == 0) | (P[4] < np.inf)] = 0.0
+    if not shift.any():
+        return 0.0
+    before = np.abs(b).sum(axis=0)
+    b -= shift
+    df, z = np.zeros((1, f.shape[1])), np.append(-shift, 0.0)[None]
+    kernels.change_predictors(X, ids, z, p[:1], df, np.zeros(f.shape[1]))
+    f += df
+    return float(((before - np.abs(b).sum(axis=0)) * (P[0] + P[1])).sum())
+
+
+def _newton_steps(A, ids, p, weights, g, model, totals, P, b, d, V, mean):
+    """Minimise a model over intercepts and coefficients that are not zero; return whether they are few.
+
+    A step ends where a coefficient becomes zero, or meets a bound, and stays there.
+    """
+    K, m = b.shape
+    on, pulls, added = _model_at(p, weights, A, ids, g, model, totals, P, b, d, V, mean)
+    used = np.append(np.flatnonzero(on[:, :m].any(axis=0)), m)
+    size, n = K * len(used), len(weights)
+    if size > _MOST_NEWTON or float(n) * size * size > _MOST_PRODUCTS:
+        return False
+    rows = np.ones((len(used), n))
+    if isinstance(A, tuple):
+        rows[:-1] = 0.0
+        for row, j in zip(rows, ids[used[:-1]].tolist(), strict=False):
+            row[A[1][A[2][j] : A[2][j + 1]]] = A[0][A[2][j] : A[2][j + 1]]
+    else:
+        rows[:-1] = A[ids[used[:-1]]]
+    H = np.empty((K, len(used), K, len(used)))
+    for k in range(K):
+        for other in range(k + 1):
+            H[k, :, other] = (rows * (weights * p[k] * ((k == other) - p[other]))) @ rows.T
+            H[other, :, k] = H[k, :, other].T
+    H = H.reshape(size, size)
+    H[np.diag_indices(size)] += added[:, used].ravel() + _DAMPED * np.diagonal(H)
+    on, rest = on[:, used].ravel(), pulls[:, used].ravel()
+    begun = np.concatenate([b[:, used[:-1]], np.zeros((K, 1))], axis=1)
+    x = begun.ravel().copy()
+    is_bent, low, high = (
+        np.append(v[used[:-1]], w) for v, w in ((P[0] + P[1] > 0, False), (P[3], -np.inf), (P[4], np.inf))
+    )
+    for _ in range(len(x)):
+        free = np.flatnonzero(on)
+        try:
+            step = linalg.cho_solve(linalg.cho_factor(H[np.ix_(free, free)]), -rest[free])
+        except linalg.LinAlgError:
+            break
+        at, column = x[free], free % len(used)
+        lowest, highest = low[column], high[column]
+        lowest = np.where(is_bent[column] & (at > 0), np.maximum(lowest, 0.0), lowest)
+        highest = np.where(is_bent[column] & (at < 0), np.minimum(highest, 0.0), highest)
+        bound = np.where(step < 0, lowest, highest)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            parts = np.where(step == 0, np.inf, (bound - at) / step)
+        first = int(np.argmin(parts)) if len(parts) else 0
+        length = min(parts[first], 1.0) if len(parts) else 1.0
+        x[free] = at + length * step
+        rest += length * (H[:, free] @ step)
+        if length == 1.0:
+            break
+        x[free[first]], on[free[first]] = bound[first], False
+    new = x.reshape(K, -1)
+    is_free = np.append((P[:3] == 0).all(axis=0) & (P[3] == -np.inf) & (P[4] == np.inf), True)[used]
+    new = new - np.where(is_free, (new - begun).mean(axis=0), 0.0)  # a shift of all classes is rounding
+    z = np.zeros((K, m + 1))
+    z[:, used], b[:, used[:-1]] = new - begun, new[:, :-1]
+    d += z
+    T, middle = np.zeros_like(V), np.zeros_like(mean)
+    kernels.change_predictors(A, ids, z, p, T, middle)
+    V += T
+    mean += middle
+    return True
+
+
+def _model_at(p, weights, A, ids, g, model, totals, P, b, d, V, mean):
+    """Which coefficients and intercepts are not zero, slopes there, and what is added to curvatures."""
     K, m = b.shape
     on = (b != 0) & (model[:, 2] > 0)
     added = np.concatenate([model[:, 3], totals[:, 1:]], axis=1)
+    slopes = np.empty((K, m + 1))
+    kernels.curved_slopes(A, ids, p, weights, V, mean, on, slopes)
+    slopes += g + added * d
+    slopes[:, :m] += model[:, 1] * g[:, m:] + np.sign(b) * (P[0] + P[1])
+    return np.concatenate([on, totals[:, :1] > 0], axis=1), slopes, added
+
+
+def _conjugate_gradients(A, ids, p, weights, g, model, totals, P, b, d, V, mean):
+    """Minimise a model, about, over intercepts and coefficients that are not zero, with their signs."""
+    K, m = b.shape
+    on, slopes, added = _model_at(p, weights, A, ids, g, model, totals, P, b, d, V, mean)
+    on = on[:, :m]
     curvatures = np.divide(1.0, model[:, 2], out=np.zeros((K, m)), where=on)
     curvatures = np.concatenate([curvatures, totals[:, :1]], axis=1)
     scale = np.divide(1.0, curvatures, out=np.zeros(curvatures.shape), where=curvatures > 0)
@@ -86,10 +188,6 @@ def _conjugate_gradients(A, ids, p, weights, g, model, totals, P, b, d, V, mean)
         kernels.curved_slopes(A, ids, p, weights, T, middle, on, out)
         return (out + added * z) * (scale > 0), T, middle
 
-    slopes = np.empty((K, m + 1))
-    kernels.curved_slopes(A, ids, p, weights, V, mean, on, slopes)
-    slopes += g + added * d
-    slopes[:, :m] += model[:, 1] * g[:, m:] + np.sign(b) * (P[0] + P[1])
     right = rest = np.where(scale > 0, -slopes, 0.0)
     z, direction = np.zeros((K, m + 1)), rest * scale
     size = first = float((rest * direction).sum())

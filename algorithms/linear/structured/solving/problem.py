@@ -97,6 +97,23 @@ def smoothed(solver, penalty, unit, first, *, wide=False, **options):
     return fit
 
 
+def begin_lower(solver, penalty, begin):
+    """Start from a model by ``begin()``; but from the null model, the present one, where that is better.
+
+    A model of other rows may be so far off that losses overflow, or have neither slope nor curvature.
+    """
+    if solver.loss.quadratic:
+        begin()
+        return
+    null = solver.B.copy(), solver.intercept()
+    with np.errstate(over="ignore", invalid="ignore"):
+        objective = solver.objective(penalty)
+        begin()
+        is_worse = not solver.objective(penalty) <= objective
+    if is_worse:
+        solver.begin(*null)
+
+
 def scale_of(solver, penalty):
     """Fit the intercept and free columns alone: the units of gaps and violations."""
     if isinstance(solver, SmallSolver):

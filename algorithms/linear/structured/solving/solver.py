@@ -36,10 +36,12 @@ _TINY, _FURTHER = (
     1e-3,
 )  # entries whose sweeps cost nearly nothing, and go on to this part of a violation
 _FALL = 1e-12  # of an objective: what falls less is rounding
+_SLOW = 1e-5  # of the gap: where an objective falls by less in a round, its end is far
 _MOST_FREE = 32  # columns without penalty, beside which the others go by rows
 _MOST_COMPILED = 500  # columns of a working set whose products are made, of a constant curvature
 _MOST_REMADE = 20  # the same where each Newton step makes them anew
 _COMPILED = (0, 1, 2, 3)  # penalties that those steps know: see `kernels.linear.blocks`
+_MOST_COPIED = 2e6  # values of sparse columns that are made dense where descent by their entries is slow
 _PATIENCE = 30, 4  # of descent by columns: see `sparse_newton.minimise`
 _SAFE = 1e-10, 1e10  # norms of columns that models in float32 may have
 _SHARE = 0.2  # of the columns, which join a working set of sparse ones where models change
@@ -237,7 +239,7 @@ class Solver:
                 break
             # A gap may rest while columns join, or a bound of the curvature keeps steps short: it falls later
             resting = figure > 0.9 * last and violation <= 100 * aim and len(candidates) < _FEW
-            falls = convex and objective < before - _FALL * abs(objective)
+            falls = convex and objective < before - max(_FALL * abs(objective), _SLOW * gap)
             stuck = stuck + 1 if resting and not falls else 0
             last, before = min(last, figure), objective
             if violation <= _LEAST * first or stuck > 5:
@@ -257,6 +259,8 @@ class Solver:
                 self.expected = len(self.places) + int(self.blocks.sizes[outside > 0].sum())
             self.grow(np.sort(candidates))
             aim = min(aim, 0.3 * violation)
+            if stuck:  # the working set may measure its violation otherwise, and have found nothing to do
+                aim = min(aim, max(0.1 * aim, 0.01 * violation))
             if not convex:
                 aim = max(aim, 0.3 * tol * first)
             goal = aim
@@ -379,7 +383,8 @@ class Solver:
             return "descent"
         by_entries = penalty.convex and not self.is_slow and (self.loss.by_rows or self.columns.is_sparse)
         most = _MOST_COMPILED if quadratic or not by_entries else _MOST_REMADE
-        if not self.columns.is_sparse and m <= most:
+        is_dense = not self.columns.is_sparse or (self.is_slow and self.columns.n_samples * m <= _MOST_COPIED)
+        if is_dense and m <= most:
             return "products"
         if by_entries and quadratic and not self.columns.is_sparse:
             known = 0 if self.products is None else len(self.products[0])
@@ -421,8 +426,9 @@ class Solver:
         if way == "products":
             products = self._model(0.0, self.part, slice(None)) if loss.quadratic else None
             terms = P, penalty.gamma, penalty.kind, self.fit_intercept, few, tol, self.floor
+            part = self.part.toarray(order="F") if self.columns.is_sparse else self.part
             self.f, b, self.c, self.floor = minimise_columns(
-                self.part.T, products, loss, self.f, b, self.c, *terms
+                part.T, products, loss, self.f, b, self.c, *terms
             )
         else:
             self.products = None

@@ -1,0 +1,98 @@
+"""Where a fit begins: from a model of other rows, from columns without penalty, from nearly none at all."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+import stradask as sd
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((120, 6))
+SLOPES = X @ [1.0, -0.5, 0, 0, 0.3, 0]
+COUNTS = RNG.poisson(np.exp(SLOPES)).astype(float)
+CLASSES = (np.c_[SLOPES, -SLOPES, 0 * SLOPES] + RNG.gumbel(size=(120, 3))).argmax(axis=1)
+TARGETS = {
+    "two classes": (sd.SparseLogisticRegression(0.01), CLASSES == 1),
+    "classes": (sd.SparseLogisticRegression(0.01), CLASSES),
+    "groups": (sd.GroupLogisticRegression(groups=[0, 0, 1, 1, 2, 2], alpha=0.01), CLASSES),
+    "counts": (sd.SparseGLM("poisson", alpha=0.01), COUNTS),
+    "sizes": (sd.SparseGLM("gamma", alpha=0.01), COUNTS + 0.1),
+    "ridge of counts": (sd.PoissonRegressor(), COUNTS),
+}
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_start_that_is_worse_than_no_columns_is_left(name, fit_intercept):
+    """Coefficients 300 times too large: exponentials overflow, or probabilities have no curvature."""
+    model, y = TARGETS[name]
+    model = clone(model).set_params(tol=1e-8, warm_start=True, fit_intercept=fit_intercept)
+    rows = X + 50 * fit_intercept
+    warm, cold = clone(model).fit(rows, y).fit(300 * rows, y), clone(model).fit(300 * rows, y)
+    np.testing.assert_allclose(warm.coef_, cold.coef_, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
+def test_more_columns_without_penalty_than_rows(form, warm_start):
+    """The residual is zero, by coefficients that are not large, though columns are far from zero."""
+    rows = RNG.standard_normal((12, 60)) + 1e3 * RNG.standard_normal(60)
+    y = RNG.standard_normal(12)
+    factor = np.arange(60) % 3 != 0
+    model = sd.Lasso(0.1, penalty_factor=factor, tol=1e-6, warm_start=warm_start).fit(form(rows), y)
+    for alpha in (0.2, 0.1) if warm_start else ():
+        model.set_params(alpha=alpha).fit(form(rows), y)
+    np.testing.assert_allclose(model.predict(form(rows)), y, atol=1e-6)
+    assert np.abs(model.coef_).max() < 1
+    assert model.dual_gap_ < 1e-6
+
+
+def test_a_warm_start_keeps_the_intercept_of_columns_without_penalty():
+    rows = sparse.csc_array(X + 5.0)
+    model = sd.ElasticNet(0.05, penalty_factor=[0, 1, 1, 1, 1, 1], tol=1e-8, warm_start=True)
+    warm = model.fit(rows, SLOPES).set_params(alpha=0.02).fit(rows, SLOPES)
+    assert np.mean(SLOPES - warm.predict(rows)) == pytest.approx(0, abs=1e-9)
+
+
+def test_three_classes_with_little_penalty_take_few_passes():
+    """The same shift of all classes changes nothing but the penalty, which descent brings down slowly."""
+    model = sd.SparseLogisticRegression(1e-5, tol=1e-6).fit(X, CLASSES)
+    assert model.n_iter_ <= 10
+    middle = np.sort(model.coef_, axis=0)[1]
+    np.testing.assert_array_equal(middle, 0)
+
+
+def test_positive_coefficients_without_penalty_of_three_classes():
+    """A model of the same likelihood that scipy's bounded minimiser finds."""
+    from scipy.optimize import minimize
+
+    def loss(b):
+        f = X @ b.reshape(3, 6).T
+        return (
+            float(np.mean(np.logaddexp.reduce(f, axis=1) - f[np.arange(120), CLASSES])) + 0.01 * b[1::2].sum()
+        )
+
+    factor = np.arange(6) % 2
+    model = sd.SparseLogisticRegression(
+        0.01, penalty_factor=factor, positive=True, fit_intercept=False, tol=1e-6
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, CLASSES)
+    assert model.coef_.min() >= 0
+    start = np.ascontiguousarray(model.coef_).ravel()
+    best = minimize(loss, start, bounds=[(0, None)] * 18, method="L-BFGS-B", options={"ftol": 1e-15})
+    assert loss(start) <= best.fun + 2e-6
+
+
+def test_constant_sparse_columns_have_a_scale():
+    rows = X.copy()
+    rows[:, 1] = -11.36923042
+    weights = np.random.default_rng(1).random(120) * 3
+    model = sd.Lasso(0.05, standardize=True, tol=1e-8)
+    coef = model.fit(sparse.csc_array(rows), SLOPES, sample_weight=weights).coef_
+    np.testing.assert_allclose(coef, model.fit(rows, SLOPES, sample_weight=weights).coef_, atol=1e-6)
+    assert coef[1] == 0
