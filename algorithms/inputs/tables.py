@@ -33,7 +33,7 @@ from .pieces import gathered, is_dask, is_frame
 from .reduced import reduced
 from .streamed import share_of_parts
 from .table_columns import TableColumns, with_table_columns
-from .targets import plain_labels
+from .targets import all_weights, plain_labels
 
 _FILES = 16  # whose footers a task reads
 
@@ -382,7 +382,8 @@ def scored_rows(model, X, y, sample_weight=None):
 
         return scored_files(model, X, y, sample_weight)
     if not is_parquet(X):
-        return X, y, sample_weight
+        local = sample_weight is not None and y is not None and not is_dask(sample_weight)
+        return X, y, all_weights(sample_weight, len(y)) if local else sample_weight
     table = X if isinstance(X, ParquetTable) else ParquetTable(X)
     rows = given_rows(model, table)
     if y is None:

@@ -189,7 +189,8 @@ class AccuracyMixin(ClassifierMixin):
         float
             Between 0 and 1.
         """
-        return float(super().score(X, plain_labels(y), sample_weight))
+        weights = sample_weight if sample_weight is None else all_weights(sample_weight, len(y))
+        return float(super().score(X, plain_labels(y), weights))
 
 
 def label_numbers(y, n_samples, name):

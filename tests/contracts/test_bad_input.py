@@ -157,6 +157,11 @@ def test_bad_input_is_refused_and_changes_nothing(case):
         fit = lambda data=data, wrong=wrong: model.fit(*data, **wrong.by_row, **wrong.also)  # noqa: E731
         refuse(name, fit, words_of(case, name))
         assert vars(model) == before, name
+    if case.scales in ("", "penalty") and case.takes("sample_weight", "score") and case.data != "survival":
+        for name in ("negative", "NaN", "zeros", "infinity"):
+            weights = BAD_WEIGHTS[name](np.ones(N))
+            score = lambda w=weights: case.fitted.score(X, given.y, sample_weight=w)  # noqa: E731
+            refuse(f"score, {name}", score, WORDS[f"weights, {name}"])
     changes = BAD_X | TEXTS | MISFITS if case.has_columns else TEXTS if case.data == "ratings" else {}
     for name, change in changes.items():
         wrong = given._replace(X=change(X))
