@@ -102,7 +102,8 @@ class TopicProgram(Program):
         self.averages, self.seeds, self._fits_priors = averages, seeds, fits_priors
         samplers = sampler if isinstance(sampler, tuple) else (sampler,)
         self.samplers = tuple(each.bound(self, corpus) for each in samplers)
-        self.stage, self.handover = 0, handover  # the number of the sampler that draws, and when it changes
+        self.handover = handover
+        self._take_sampler(0)
         self.seeded = None if seeds is None else SeedsOfBlocks(seeds, self.words)
         schedules = [each.schedule for each in self.samplers]
         self.schedule: Any = SwitchSchedule(*schedules) if self.handover else schedules[0]
@@ -120,10 +121,10 @@ class TopicProgram(Program):
         """Arrays of all documents stay with the coordinator."""
         return vars(self) | {"rows": None, "labels": None}
 
-    @property
-    def sampler(self):
-        """The sampler that draws."""
-        return self.samplers[self.stage]
+    def _take_sampler(self, stage):
+        """Let a sampler draw; early counts of warp would make a fitted alpha too large."""
+        self.stage, self.sampler = stage, self.samplers[stage]
+        self.fits_priors = self._fits_priors and stage == len(self.samplers) - 1
 
     @property
     def words(self):
@@ -165,11 +166,6 @@ class TopicProgram(Program):
     def annealed(self):
         """Number of annealed sweeps."""
         return self.priors.annealed
-
-    @property
-    def fits_priors(self):
-        """Whether alpha and beta are fitted now; early counts of warp would make alpha too large."""
-        return self._fits_priors and self.stage == len(self.samplers) - 1
 
     # Shards -------------------------------------------------------------------------------------------
 
@@ -434,7 +430,8 @@ class TopicProgram(Program):
         if self.stage:
             self.samplers[0].at_hand = None  # in one process all blocks were taken over in the first step
         elif self.handover.after(sampler.topics_per_document):
-            self.priors, self.stage = Priors(self.alpha, self.beta, 0, self.priors.first), 1
+            self.priors = Priors(self.alpha, self.beta, 0, self.priors.first)
+            self._take_sampler(1)
             return Outcome({"goes_over": True}, updates=outcome.updates, priorities=np.ones(1))
         return outcome
 
@@ -470,7 +467,7 @@ class TopicProgram(Program):
         """Go on from the arrays of a checkpoint of the same corpus and parameters."""
         if self.handover:
             self.handover.restore(arrays)
-            self.stage = int(self.handover.done)
+            self._take_sampler(int(self.handover.done))
         seed, totals = taken(arrays, "seed", "totals")
         fits = seed.shape == () and seed.dtype == np.uint64
         fits = fits and totals.shape == self.totals.shape and totals.dtype == np.int64
