@@ -113,6 +113,9 @@ FITS = {
 }
 
 
+SUMS = {"minimize", "columns", "columns in chunks", "rows", "scales"}
+
+
 @pytest.fixture
 def reads(monkeypatch):
     """How often each shard of each program was read, whoever asks."""
@@ -149,7 +152,7 @@ def lose(monkeypatch):
 
 
 # Sums go to each member for itself: see `test_cluster_passes`.
-@pytest.mark.parametrize("name", [name for name in FITS if name not in ("minimize", "columns in chunks")])
+@pytest.mark.parametrize("name", [name for name in FITS if name not in SUMS])
 @pytest.mark.parametrize("after", [1, 4])
 def test_shards_of_members_that_are_left_are_not_read_again(one_process, reads, lose, name, after):
     fit, address = FITS[name], one_process.scheduler_address
@@ -158,7 +161,7 @@ def test_shards_of_members_that_are_left_are_not_read_again(one_process, reads, 
     left = lose(after)
     # Of columns that workers own a lost shard costs the same bits, not the tolerance: see `owned_blocks`.
     np.testing.assert_allclose(fit(address), expected, rtol=1e-10 if name == "dynamic" else 0)
-    assert left[0] <= 0 or name in ("survey", "scales")  # which are over before
+    assert left[0] <= 0 or name == "survey"  # which is over before
     assert set(reads.values()) == {1}
 
 
