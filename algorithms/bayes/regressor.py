@@ -3,17 +3,16 @@
 from typing import Literal, overload
 
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
 from ..._typing import Array, Matrix, Vector
 from ...errors import DataError
-from ..inputs.targets import check_targets
+from ..inputs.targets import R2Mixin, check_targets
 from .estimator import BayesianRegression
 from .mixed.families import log_density, mean, variance
 
 
-class BayesianRegressor(RegressorMixin, BayesianRegression):
+class BayesianRegressor(R2Mixin, BayesianRegression):
     """Predictions with their standard deviation."""
 
     def _targets(self, y, n_samples):

@@ -4,7 +4,7 @@ from numbers import Real
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -170,27 +170,33 @@ def plain_labels(y):
     return y
 
 
-class AccuracyMixin(ClassifierMixin):
-    """scikit-learn's `score` of classifiers, for labels in all containers that `fit` takes."""
-
+class _CheckedScore:
     def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
-        """Compute the share of rows whose label is predicted.
+        """Score predictions: the share of right labels of a classifier, R^2 of a regression.
 
         Parameters
         ----------
         X : as in `predict`
-        y : array-like of shape (n_samples,)
-            Labels.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Labels or targets.
         sample_weight : array-like of shape (n_samples,), optional
-            How much each row counts.
+            How much each row counts; not negative.
 
         Returns
         -------
         float
-            Between 0 and 1.
+            At most 1.
         """
         weights = sample_weight if sample_weight is None else all_weights(sample_weight, len(y))
-        return float(super().score(X, plain_labels(y), weights))
+        return float(super().score(X, plain_labels(y), weights))  # type: ignore[misc]
+
+
+class AccuracyMixin(_CheckedScore, ClassifierMixin):
+    """scikit-learn's `score` of classifiers, for labels in all containers that `fit` takes."""
+
+
+class R2Mixin(_CheckedScore, RegressorMixin):
+    """scikit-learn's `score` of regressions, for weights that `fit` takes."""
 
 
 def label_numbers(y, n_samples, name):

@@ -3,12 +3,18 @@
 from typing import Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from ..._typing import Array, Matrix, Vector
 from .._base import check_classes, documented
-from ..inputs.targets import AccuracyMixin, check_labels, check_same_classes, check_targets, labels_of_call
+from ..inputs.targets import (
+    AccuracyMixin,
+    R2Mixin,
+    check_labels,
+    check_same_classes,
+    check_targets,
+    labels_of_call,
+)
 from .perceptron import Perceptron
 from .scheduled import learns_in_passes
 from .scores import accuracy, determination
@@ -276,7 +282,7 @@ class MLPClassifier(AccuracyMixin, Perceptron):
 
 
 @documented(_SHARED_DOCS)
-class MLPRegressor(RegressorMixin, Perceptron):
+class MLPRegressor(R2Mixin, Perceptron):
     r"""A regression: a network of dense layers.
 
     Minimises

@@ -157,7 +157,7 @@ def test_bad_input_is_refused_and_changes_nothing(case):
         fit = lambda data=data, wrong=wrong: model.fit(*data, **wrong.by_row, **wrong.also)  # noqa: E731
         refuse(name, fit, words_of(case, name))
         assert vars(model) == before, name
-    if case.scales in ("", "penalty") and case.takes("sample_weight", "score") and case.data != "survival":
+    if case.takes("sample_weight", "score") and case.data not in ("survival", "ratings"):
         for name in ("negative", "NaN", "zeros", "infinity"):
             weights = BAD_WEIGHTS[name](np.ones(N))
             score = lambda w=weights: case.fitted.score(X, given.y, sample_weight=w)  # noqa: E731
