@@ -8,7 +8,6 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import dask
 import numpy as np
 from scipy import sparse
 
@@ -189,6 +188,8 @@ def check_worker_memory(program, engine):
     """
     if own_threads() is not None:
         return
+    import dask
+
     place = open_place(engine)
     needed_by = _needs(program, workers := place.memory())
     if all(_KERNELS + sum(needed_by(worker.n_threads)) <= worker.limit / 2 for worker in workers):
@@ -250,6 +251,8 @@ def check_reading(sources, engine):
     needed = _bytes_to_read_one(sources)
     if not needed or own_threads() is not None:
         return
+    import dask
+
     end = dask.config.get("distributed.worker.memory.terminate", 0.95) or math.inf
     for worker in open_place(engine).memory():
         if worker.enforced and _KERNELS + needed > end * worker.limit:

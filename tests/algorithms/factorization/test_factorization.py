@@ -62,9 +62,10 @@ def test_threads_and_forms_change_no_bit(ratings, options):
     [*({"solver": solver} for solver in ALL), {"implicit": True}, {"implicit": True, "loss": "bpr"}],
 )
 def test_weights_are_relative_and_one_of_zero_leaves_a_rating_out(ratings, options):
-    """The first user has weights of zero alone, and is not in the model."""
+    """The first user has weights of zero alone, and is not in the model. Drawn choices have no other ones."""
     pairs, y = pairs_of(abs(ratings))
-    weights = np.random.default_rng(0).random(len(y)) * (np.arange(len(y)) % 3 > 0) * (pairs[:, 0] > 0)
+    weights = np.random.default_rng(0).random(len(y)) if "loss" not in options else np.ones(len(y))
+    weights *= (np.arange(len(y)) % 3 > 0) * (pairs[:, 0] > 0)
 
     def fitted(*data):
         return MatrixFactorization(3, dtype="float64", random_state=0, max_iter=3, **options).fit(*data)

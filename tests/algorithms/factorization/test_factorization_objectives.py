@@ -396,7 +396,7 @@ def test_draws_are_those_of_another_sampler_of_the_same_posterior():
     values = table[tuple(cells.T)]
     model = MatrixFactorization(1, solver="gibbs", dtype="float64", max_iter=1000)
     entries, ids, features = read_ratings(model, cells, values, None)
-    model.solver_ = "gibbs"
+    model.solver_, model.bias_reg_, model.reg_offset_ = "gibbs", None, (0.0, 0.0)
     program, draws = program_of(model, entries, settings_of(model), features, 3), []
 
     def keep(info):

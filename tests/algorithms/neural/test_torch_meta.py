@@ -30,10 +30,11 @@ def test_places_draw_the_parameters_of_a_module_on_the_meta_device(data, address
 
 
 def test_layers_are_drawn_as_they_draw_themselves():
-    from stradask.algorithms.neural.training.torch_stage import _START, TorchLayers, seeded
+    from stradask.algorithms._streams import Purpose
+    from stradask.algorithms.neural.training.torch_stage import TorchLayers, seeded
 
     layer = nn.Linear(10, 16)
-    with seeded(3, _START, 0):
+    with seeded(3, Purpose.LAYERS.value, 0):
         layer.reset_parameters()
     drawn = TorchLayers(undrawn_net(10, 2)).stage(0, 2).start(3)
     rest = np.ones(16), np.zeros(16), np.zeros(16), np.ones(16), np.zeros(1)  # of the normalisation
