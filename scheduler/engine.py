@@ -189,7 +189,7 @@ class Engine:
         self._done: bool | str = False
         self._done_rounds = 0
         self._tried = False  # whether a snapshot was seen to give back a shard
-        self._is_users = not type(program).__module__.startswith("stradask.")
+        self._is_users = program.is_users
         self._as_opened: Any = None  # a copy of the program
         self._checks = self._untried = check and self._is_users
         if program.twins is not None:

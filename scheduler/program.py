@@ -85,6 +85,16 @@ def barriers(program, steps):
     return [(first, steps[first : first + size]) for first in range(0, len(steps), size)]
 
 
+def is_built_in(value):
+    """Whether the class of an object is stradask's, not a user's."""
+    return is_built_in_class(type(value))
+
+
+def is_built_in_class(kind):
+    """Whether a class is stradask's, not a user's."""
+    return kind.__module__.startswith("stradask.")
+
+
 def is_nothing(partial):
     """Whether `Program.join` left nothing of a partial result."""
     return partial is None or (type(partial) in (tuple, list, dict) and not partial)
@@ -232,6 +242,11 @@ class Program:
     unit: str = "update"
     format_name: str = ""
     may_rise: bool = False
+
+    @property
+    def is_users(self) -> bool:
+        """Whether code of a user runs in it, which is tried in the first round."""
+        return not is_built_in(self)
 
     # Where a shard lies ---------------------------------------------------------------------------
 

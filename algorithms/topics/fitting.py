@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from ...errors import CheckpointMismatch, DataError
+from ...errors import CheckpointMismatch, DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
@@ -34,6 +34,7 @@ from .growing import AveragedDraws
 from .model import TopicModel
 from .model_inputs import ModelInputs
 from .samplers.choose import settled
+from .samplers.of_users import check_object, fingerprint_of, name_or_object
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
 
@@ -95,15 +96,21 @@ class FittedTopicModel(TopicModel):
         given = signature(self.fit).bind(X, y, **fit_params).arguments
         return {name: value for name, value in given.items() if name not in ("X", "y")}
 
+    @property
+    def _sampler(self):
+        """The sampler by name, where it is one of stradask's; else the object."""
+        return name_or_object(self.sampler)
+
     def _check_sampler(self):
-        if isinstance(self.sampler, type):
-            name = self.sampler.__name__
-            raise DataError(f"sampler={name} is a class: give an object of it, sampler={name}()")
-        if self.exact and self.sampler in ("warp", "saber"):
+        if not isinstance(self.sampler, str):
+            check_object(self.sampler)
+        sampler = self._sampler
+        if self.exact and not getattr(sampler, "can_be_exact", sampler not in ("warp", "saber")):
             raise DataError(
-                f"exact=True with sampler={self.sampler!r}, which is not: set sampler='gibbs' or 'light'"
+                f"exact=True with sampler={shortened(self.sampler)}, which is not: set sampler='gibbs' or "
+                "'light' (a class that leaves the posterior as it is says can_be_exact = True)"
             )
-        if self.device == "cuda" and self.sampler not in ("saber", "light"):
+        if self.device == "cuda" and sampler not in ("saber", "light"):
             raise DataError(
                 f"device='cuda' with sampler={self.sampler!r}, which runs on the CPU: set sampler='saber' or "
                 "'light', or device='cpu'"
@@ -290,9 +297,12 @@ class FittedTopicModel(TopicModel):
             parts["draws"] = [int(self.n_draws), int(self.max_iter)]
         if program.averages:  # a part of the state
             parts["averages"] = True
-        if self.sampler == "saber":  # the arrays of the others hold its own
+        sampler = self._sampler
+        if not isinstance(sampler, str):
+            parts["sampler"] = fingerprint_of(sampler)
+        if sampler == "saber":  # the arrays of the others hold its own
             parts["sampler"] = "saber"
-        if self.sampler == "light" and self.device == "cuda":  # tokens lie in another order than on the CPU
+        if sampler == "light" and self.device == "cuda":  # tokens lie in another order than on the CPU
             parts["device"] = "cuda"
         if self._finds_number:
             parts |= fingerprint_of_prior(program)

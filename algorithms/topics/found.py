@@ -19,7 +19,7 @@ _MEAN = 1.0  # of the priors of alpha and gamma, where they begin
 def check_auto(model, inputs):
     """Refuse what does not go with a number that is found."""
     fixed = "give n_components a number"
-    if model.sampler not in ("auto", "gibbs"):
+    if model._sampler not in ("auto", "gibbs"):
         raise DataError(
             f"n_components='auto' needs Gibbs sampling, not sampler={shortened(model.sampler)}: set "
             f"sampler='gibbs' or leave it 'auto', or {fixed}"

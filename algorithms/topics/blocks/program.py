@@ -23,12 +23,13 @@ from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
 from ....scheduler.allocation import return_freed_memory
-from ....scheduler.program import Outcome, Program
+from ....scheduler.program import Outcome, Program, is_built_in
 from ....scheduler.schedules.switching import SwitchSchedule
 from ...inputs.indices import narrow_csr
 from ..corpus.shard_input import CorpusSize, let_go, read_again
 from ..samplers.annealing import MEASURE_EVERY, Priors
 from ..samplers.gibbs_steps import all_steps, tasks_of_a_step
+from ..samplers.of_users import check_writes_nothing
 from .draws import Gathered
 from .packing import pack_counts, unpack_counts, unpack_numbers, unpack_words
 from .restoring import damaged, taken, unfit
@@ -125,6 +126,11 @@ class TopicProgram(Program):
         """Let a sampler draw; early counts of warp would make a fitted alpha too large."""
         self.stage, self.sampler = stage, self.samplers[stage]
         self.fits_priors = self._fits_priors and stage == len(self.samplers) - 1
+
+    @property
+    def is_users(self):
+        """See `Program`: its class or a sampler is a user's."""
+        return super().is_users or not all(map(is_built_in, self.samplers))
 
     @property
     def words(self):
@@ -243,6 +249,8 @@ class TopicProgram(Program):
             return result
         if place == 0:
             sampler.before_sweep(shard, task.value)
+            if task.round == task.shard == 0 and self.is_users:
+                check_writes_nothing(sampler, shard, task)
         totals = shard.totals.copy()
         result = sampler.draw(shard, task, totals)  # figures of the sampler for its coordinator
         changes = changes_of(shard.totals, totals)

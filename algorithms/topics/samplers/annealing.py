@@ -9,6 +9,8 @@ Measured on three corpora, a held-out perplexity is reached after half to a thir
 How many sweeps are annealed is fixed (`rules`): a shorter fit is the beginning of a longer one.
 """
 
+from copy import copy
+
 import numpy as np
 
 from ....kernels.lda import host
@@ -76,7 +78,13 @@ class Priors:
     def replaced(self, alpha, beta):
         """The same sweeps with a fitted alpha and one beta for all words; 0 leaves beta as it is."""
         beta = np.full(len(self.beta), beta) if beta else self.beta
-        return type(self)(alpha, beta, self.annealed, self.first)
+        return self._like(alpha, beta, self.annealed)
+
+    def _like(self, alpha, beta, annealed):
+        """Priors of the same class, with what it has besides."""
+        same = copy(self)
+        same.alpha, same.beta, same.annealed, same._drawn_with = alpha, beta, annealed, (-1, beta, 0.0)
+        return same
 
     def beta_of(self, sweep):
         """The topic-word prior of a sweep, and its sum."""
@@ -100,7 +108,7 @@ class Priors:
             fits = fits and bool((np.isfinite(array) & (array > 0)).all())
         if not fits:
             raise unfit()
-        return Priors(alpha, beta, int(annealed), self.first)
+        return self._like(alpha, beta, int(annealed))
 
 
 FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K...

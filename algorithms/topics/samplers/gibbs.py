@@ -8,16 +8,19 @@ and the documents' counts (`document_rows`); a block 4 K bytes a frequent word a
 (4 above 65,535 topics). With a background every word that occurs is a frequent one.
 """
 
+import copy
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
+from ....errors import shortened
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
+from ....scheduler.program import is_built_in, is_built_in_class
 from ..._streams import Purpose
 from .. import priors
 from ..blocks.averages import check_sums, is_added, weight_of
@@ -55,7 +58,8 @@ class Gibbs:
     words : Words
     """
 
-    name = "gibbs"
+    name = "gibbs"  # of a user's class its own in lower case, if it does not say
+    can_be_exact = True  # with one shard, whether sweeps leave the posterior as it is; a user's class says so
     rows = "frequent"  # the words of which blocks keep rows of counts: frequent ones, "all" or "none"
     all_tokens = False  # whether blocks have the tokens of frequent words, too
     repeats = 1  # turns of the rotation a sweep
@@ -65,10 +69,22 @@ class Gibbs:
     words: Words
     barrier: str | int
 
+    def __init_subclass__(cls):
+        """What a user's class does not say is not taken from the class that it changes."""
+        if not is_built_in_class(cls):
+            for name, value in {"name": cls.__name__.lower(), "can_be_exact": False}.items():
+                if name not in vars(cls):
+                    setattr(cls, name, value)
+
+    def __repr__(self):
+        """The class and its parameters."""
+        own = {} if "program" in vars(self) else vars(self)
+        return f"{type(self).__name__}({', '.join(f'{name}={shortened(own[name])}' for name in own)})"
+
     def bound(self, program, corpus):
         """Make a copy for the shards and words of a program."""
         bound = object.__new__(type(self))
-        vars(bound).update(vars(self), program=program)  # `copy` omits what workers do
+        vars(bound).update(copy.deepcopy(vars(self)), program=program)  # `copy` omits what workers do
         bound.schedule = bound.rotation(len(corpus.shards), program.at_once)
         bound.barrier = bound.schedule.between
         n_kept = bound.number_of_rows(corpus.frequency, program.background)
@@ -78,7 +94,10 @@ class Gibbs:
     @property
     def format_name(self):
         """The name of the program in checkpoints."""
-        return _FORMAT_NAMES.get(type(self).__name__, type(self).__name__)
+        kind = type(self)
+        if not is_built_in(self):
+            return f"{kind.__module__}.{kind.__qualname__}"
+        return _FORMAT_NAMES.get(kind.__name__, kind.__name__)
 
     def rotation(self, n_shards, at_once):
         """Make the order in which blocks meet shards."""
@@ -267,6 +286,8 @@ class Gibbs:
     def may_run_steps(self, shards):
         """Whether steps run in compiled code, without Python between their tasks."""
         plain = type(self).draw is Gibbs.draw and type(self).sweep is Gibbs.sweep
+        # What a user's class changes besides, the compiled steps do not see.
+        plain = plain and is_built_in(self) and all(is_built_in(shard.documents) for shard in shards)
         return plain and may_run_steps(self, shards)
 
     def draw(self, shard, task, totals):
