@@ -175,13 +175,15 @@ class ClassColumns:
         coef, intercept = (np.asarray(v).astype(dtype).astype(np.float64) for v in (fit.coef, fit.intercept))
         kept, terms = np.flatnonzero(coef.reshape(-1, K).any(axis=1)), self.terms(penalty)
         features, coef = fit.features[kept], coef[kept]
+        model = {"features": features, "coef": coef, "intercept": intercept if K > 1 else float(intercept)}
+        if terms.traced is not None:
+            return replace(fit, **model)  # their slopes must not be positive, and are so by rounding
         with single_threaded_blas(), self.columns.opened():
             solver, nothing, _ = self.general_solver()
             self.begin(solver, (features, coef))
             gap = solver.gap(terms, *solver.slopes(), solver.objective(terms))
             f = solver.f - solver.intercept() + intercept
         gap += self.loss.value(f) - self.loss.value(solver.f)
-        model = {"features": features, "coef": coef, "intercept": intercept if K > 1 else float(intercept)}
         return replace(fit, **model, gap=float(gap / nothing), gap_absolute=float(gap))
 
 
@@ -230,10 +232,11 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
                 terms = problem.terms(penalty)  # in units of columns that may be scaled now
                 solver.is_hard = fit.reason == "stalled"
                 fit = solver.solve(terms, nothing, first, **options | {"report": reporter(penalty)})
-            if terms.traced is not None:  # the minimum without traces is lower by about as much
+            if terms.traced is not None:
                 sizes = np.abs(fit.B[terms.traced]).sum(axis=1)
-                fit.gap += float((terms.lam + terms.l1)[terms.traced] @ sizes)
-                if fit.reason == "gap" and fit.gap > tol * nothing:
+                excess = float((terms.lam + terms.l1)[terms.traced] @ sizes)
+                fit.gap += excess  # the minimum without traces is lower by about as much
+                if fit.reason == "gap" and excess > tol * nothing:
                     fit.reason = "stalled"
             fits.append(problem.solution(penalty, fit, nothing))
             if fit.reason == "stopped":

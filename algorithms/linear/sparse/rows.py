@@ -53,6 +53,7 @@ class RowSquares(SmallSolver):
         self.B, self.places = np.array(B, np.float64, order="C"), np.empty(0, np.int64)
         self._H, self._Q, self._means, self._known = np.empty((0, 0)), np.empty(0), np.empty(0), None
         self._add(np.flatnonzero(B[:, 0]))
+        self.B[self.places[np.diagonal(self._H) == 0]] = 0.0  # which no slope brings back to zero
 
     def intercept(self):
         """Intercept of X as it is."""

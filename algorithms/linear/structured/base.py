@@ -119,7 +119,9 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         weights = check_weights(sample_weight, n_samples)
         weights = np.full(n_samples, 1 / n_samples) if weights is None else weights / n_samples
         weighed = (weights > 0).reshape(-1, *[1] * (y.ndim - 1))
-        loss.check(y if weighed.all() else np.where(weighed, y, np.nan), name)
+        if not weighed.all():  # rows without weight take a target that the loss takes
+            y = np.where(weighed, y, y[np.argmax(weights > 0)])
+        loss.check(y, name)
         loss = loss.fitted_to(y, weights)
         offset = self._offset(loss, offset, exposure, n_samples, y.reshape(n_samples, -1).shape[1])
         rows = loss.over_rows(y.reshape(n_samples, -1), weights, offset)

@@ -35,6 +35,38 @@ def test_a_start_that_is_worse_than_no_columns_is_left(name, fit_intercept):
     np.testing.assert_allclose(warm.coef_, cold.coef_, rtol=1e-3, atol=1e-7)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csc_array])
+@pytest.mark.parametrize("value", [0.0, 7.3])
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (sd.Lasso(0.05), SLOPES),
+        (sd.MultiTaskLasso(alpha=0.05), np.c_[SLOPES, SLOPES]),
+        (sd.SparseGLM("huber", alpha=0.05), SLOPES),
+        (sd.SparseGLM(penalty="mcp", alpha=0.05), SLOPES),
+        (sd.SparseLogisticRegression(0.02), CLASSES),
+        (sd.GroupLasso(groups=2, alpha=0.05), SLOPES),
+    ],
+)
+def test_a_column_that_is_constant_now_has_no_coefficient(model, y, value, form):
+    constant = X.copy()
+    constant[:, 0] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warm = clone(model).set_params(warm_start=True).fit(form(X), y).fit(form(constant), y)
+    assert not np.atleast_2d(warm.coef_)[:, 0].any()
+
+
+def test_targets_of_rows_without_weight_are_not_looked_at():
+    weights = np.arange(120) > 0
+    y = np.where(weights, COUNTS, -5.0)
+    model = sd.SparseGLM("poisson", alpha=0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        coef = model.fit(X, y, sample_weight=weights).coef_
+    np.testing.assert_allclose(coef, model.fit(X[1:], COUNTS[1:]).coef_, atol=1e-4)
+
+
 @pytest.mark.parametrize("warm_start", [False, True])
 @pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
 def test_more_columns_without_penalty_than_rows(form, warm_start):

@@ -97,6 +97,7 @@ class MomentSolver(SmallSolver):
     def begin(self, B, intercept):
         """Start from coefficients."""
         self.B, n_blocks = np.array(B, np.float64, order="C"), len(self.blocks.sizes)
+        self.B[self._lengths == 0] = 0.0  # which no slope brings back to zero
         self.places = np.arange(n_blocks if self._is_whole and len(B) <= _JOINING else 0)
         if not len(self.places):
             self._join(np.flatnonzero(np.logical_or.reduceat(B.any(axis=1), self.blocks.starts[:-1])))

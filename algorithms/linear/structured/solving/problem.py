@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from .....errors import DataError
 from ....inputs.targets import check_alphas
@@ -100,18 +101,23 @@ def smoothed(solver, penalty, unit, first, *, wide=False, **options):
 def begin_lower(solver, penalty, begin):
     """Start from a model by ``begin()``; but from the null model, the present one, where that is better.
 
-    A model of other rows may be so far off that losses overflow, or have neither slope nor curvature.
+    A model of other rows may be so far off that losses overflow, or have neither slope nor curvature. It may
+    have coefficients of columns that are constant now, which no slope brings back to zero.
     """
-    if solver.loss.quadratic:
-        begin()
-        return
     null = solver.B.copy(), solver.intercept()
     with np.errstate(over="ignore", invalid="ignore"):
-        objective = solver.objective(penalty)
+        objective = np.inf if solver.loss.quadratic else solver.objective(penalty)
         begin()
-        is_worse = not solver.objective(penalty) <= objective
+        is_worse = not (solver.loss.quadratic or solver.objective(penalty) <= objective)
     if is_worse:
         solver.begin(*null)
+    elif solver.f is not None and len(solver.places):
+        largest = abs(solver.part).max(axis=0)
+        is_constant = (largest.toarray().ravel() if sparse.issparse(largest) else largest) == 0
+        if solver.B[solver.places[is_constant]].any():
+            B = solver.B.copy()
+            B[solver.places[is_constant]] = 0.0
+            solver.begin(B, solver.intercept())
 
 
 def scale_of(solver, penalty):

@@ -383,7 +383,8 @@ class Solver:
             return "descent"
         by_entries = penalty.convex and not self.is_slow and (self.loss.by_rows or self.columns.is_sparse)
         most = _MOST_COMPILED if quadratic or not by_entries else _MOST_REMADE
-        is_dense = not self.columns.is_sparse or (self.is_slow and self.columns.n_samples * m <= _MOST_COPIED)
+        is_copied = self.is_slow and quadratic and self.columns.n_samples * m <= _MOST_COPIED
+        is_dense = not self.columns.is_sparse or is_copied
         if is_dense and m <= most:
             return "products"
         if by_entries and quadratic and not self.columns.is_sparse:
