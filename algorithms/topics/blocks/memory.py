@@ -78,8 +78,9 @@ def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
         shards, saved = (np.maximum(*both) for both in list(zip(*parts, strict=True))[:2])
         return StateBytes(shards, saved, max(parts[0].passing, max(parts[0].shards)))
     n_tokens, n_documents, longest, _, n_labels, _ = sizes
-    documents = documents or document_class(int(np.sum(n_documents)), longest, n_topics)
-    documents = PackedLists if sampler == "light" else documents
+    if documents is None:
+        own = document_class(int(np.sum(n_documents)), longest, n_topics)
+        documents = PackedLists if sampler == "light" else own
     topic = bytes_of_topic(n_topics)
     narrow = 1 if n_topics <= 256 else topic  # snapshots have the fewest bytes
     about = n_topics, n_tokens, n_documents, longest
@@ -147,10 +148,10 @@ def bytes_to_read(shard):
 def plan_for(samplers, sizes, n_topics, memory_limit, folder):
     """Say where shards of these `CorpusSizes` are, for programs that run one after the other.
 
-    `samplers` are the names of the programs (`chosen`); `folder` is where files may be made, if it is not the
-    system's place for temporary ones.
+    `samplers` are names, each with the class of its documents (see `bytes_of_state`); `folder` is where files
+    may be made, if it is not the system's place for temporary ones.
     """
-    states = [bytes_of_state(name, n_topics, sizes).shards for name in samplers]
+    states = [bytes_of_state(name, n_topics, sizes, kind).shards for name, kind in samplers]
     if max(map(np.sum, states)) <= memory_limit // 2:
         return FilePlan(folder)
     largest = int(np.max(states))
@@ -231,7 +232,7 @@ def bytes_of_program(program):
     shards, n_documents = program.shards, program.corpus.n_documents
     n_words = len(program.words.ids)
     sizes = CorpusSizes.from_shards(shards, program.shard_weights, n_documents, program.longest, n_words)
-    counted = bytes_of_state(program.name, program.n_topics, sizes, program.documents, program.averages)
+    counted = bytes_of_state(program.counted_as, program.n_topics, sizes, program.documents, program.averages)
     if "design" not in shards[0]:
         return counted
     designs = [program.documents.bytes_of_design(shard["design"], program.n_topics) for shard in shards]

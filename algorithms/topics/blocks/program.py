@@ -148,6 +148,11 @@ class TopicProgram(Program):
         return "auto" if self.handover else self.sampler.name
 
     @property
+    def counted_as(self):
+        """The sampler whose tokens take as much memory; see `bytes_of_state`."""
+        return "auto" if self.handover else self.sampler.counted_as
+
+    @property
     def format_name(self):  # type: ignore[override]
         """The name in checkpoints: those of version 0.2 have the classes of then."""
         return "RotatingAuto" if self.handover else self.sampler.format_name

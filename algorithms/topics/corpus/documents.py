@@ -28,7 +28,7 @@ from ..blocks.memory import (
     shards_for,
 )
 from ..blocks.storage import Pool, Storage
-from ..samplers.choose import check_knows, chosen, fits_shards
+from ..samplers.choose import check_knows, chosen, counted_as, fits_shards
 from .shard_input import (
     ShardedCorpus,
     are_files,
@@ -89,8 +89,8 @@ class Documents:
             n_words = int(np.count_nonzero(corpus.frequency))
             about = corpus.weights, corpus.summary.n_documents, corpus.longest, n_words
             sizes = CorpusSizes.from_shards(corpus.shards, *about)
-            names = [name if isinstance(name, str) else name.name for name in samplers]
-            plan = plan_for(names, sizes, self._n_topics, self.memory, model.memmap_folder)
+            counted = [counted_as(sampler, corpus, self._n_topics) for sampler in samplers]
+            plan = plan_for(counted, sizes, self._n_topics, self.memory, model.memmap_folder)
         own = {"exact": model.exact or self._one_group, "in_process": self.engine == "local"}
         return own | {"folder": plan.folder, "at_once": plan.at_once}
 

@@ -40,6 +40,14 @@ def program_of(name, corpus, n_topics, *model, sweeps=None, **options):
     return TopicProgram(corpus, n_topics, *model, **options)
 
 
+def counted_as(sampler, corpus, n_topics):
+    """The name by which the memory of a sampler is counted, and of an object the class of its documents."""
+    if isinstance(sampler, str):
+        return sampler, None
+    program = program_of(sampler, corpus, n_topics, np.ones(n_topics), np.ones(corpus.summary.n_words), 0)
+    return program.counted_as, program.documents
+
+
 def state_of_one_piece(sampler, *model, device, exact, **options):
     """The state of a sampler that holds the corpus in one piece; no numba is imported where a GPU draws."""
     if sampler == "saber":

@@ -59,6 +59,7 @@ class Gibbs:
     """
 
     name = "gibbs"  # of a user's class its own in lower case, if it does not say
+    counted_as = "gibbs"  # or "warp": what tokens take in memory, see `blocks.memory`
     can_be_exact = True  # with one shard, whether sweeps leave the posterior as it is; a user's class says so
     rows = "frequent"  # the words of which blocks keep rows of counts: frequent ones, "all" or "none"
     all_tokens = False  # whether blocks have the tokens of frequent words, too

@@ -120,7 +120,7 @@ class Warp(Gibbs):
         In one process; blocks have no tokens then.
     """
 
-    name, all_tokens, can_be_exact = "warp", True, False
+    name, counted_as, all_tokens, can_be_exact = "warp", "warp", True, False
     topics_per_document = np.nan
     at_hand: Any = None
 

@@ -96,7 +96,7 @@ def test_short_texts_are_not_sent_to_disk_for_rows_that_are_not_made():
     documents = made.load(made.shards[0]).documents
     assert documents.slots.nbytes < 2e6  # rows of counts would take 45 MB
     sizes = CorpusSizes(np.array([4.0 * n]), np.array([n]), longest=4, n_words=50)
-    assert plan_for(["gibbs"], sizes, 200, 40_000_000, None) == FilePlan(None, None)
+    assert plan_for([("gibbs", None)], sizes, 200, 40_000_000, None) == FilePlan(None, None)
     assert footprint(X, 200)["cpu"]["gibbs"] < 20e6
 
 

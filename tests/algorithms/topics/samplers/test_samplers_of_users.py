@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from stradask import LatentDirichletAllocation
+from stradask.algorithms.topics.blocks.document_rows import DenseDocuments
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.growing import YoungPriors
+from stradask.algorithms.topics.samplers.choose import counted_as
 from stradask.algorithms.topics.samplers.gibbs import Gibbs
 from stradask.algorithms.topics.samplers.light import Light
-from stradask.algorithms.topics.samplers.warp import Warp
+from stradask.algorithms.topics.samplers.warp import TokensOfDocuments, Warp
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError
 
@@ -53,6 +57,15 @@ class Smoother(Gibbs):
         return super().beta_of_words(beta, block) * self.times
 
 
+class Wide(Gibbs):
+    def document_kind(self, lengths, storage, facts=None):
+        return DenseDocuments(len(lengths), self.program.longest, self.program.n_topics, storage)
+
+
+class LikeWarp(Warp):
+    """Just as its base."""
+
+
 class Duck:
     def bound(self, program, corpus):
         return self
@@ -90,6 +103,13 @@ def test_what_a_class_changes_is_drawn_with():
     assert plain.sampler_[0]["name"] == "plain"
     assert not same(plain, lda(sampler).fit(X))
     assert same(lda(sampler).fit(X), lda(sampler, n_jobs=2).fit(X))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "counted"), [(Wide(), ("gibbs", DenseDocuments)), (LikeWarp(), ("warp", TokensOfDocuments))]
+)
+def test_memory_is_counted_by_what_a_sampler_holds(sampler, counted):
+    assert counted_as(sampler, corpus_of_matrix(sparse.csr_array(X), 2), 3) == counted
 
 
 def test_a_checkpoint_knows_the_sampler(tmp_path):
