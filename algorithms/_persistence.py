@@ -244,7 +244,8 @@ class _Writer:
             return {_TAG: "RandomState", "state": self.encode(value.get_state(legacy=True))}
         if hasattr(value, "_place_parameters") and _class_named(type(value).__name__) is type(value):
             return {_TAG: "estimator", "class": type(value).__name__, **self.encode_estimator(value)}
-        raise TypeError(f"a {type(value).__name__} has no place in a model file")
+        instead = getattr(value, "instead_of_saving", "")
+        raise TypeError(f"a {type(value).__name__} has no place in a model file{instead}")
 
     def encode_estimator(self, estimator):
         """Parameters, without places, and fitted attributes."""

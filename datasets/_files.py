@@ -11,6 +11,7 @@ import gzip
 import io
 import lzma
 import math
+import os
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -202,8 +203,10 @@ def write_aside(path):
         with write_atomic(path) as raw, _compressor(Path(file_name(path)).suffix, raw) as handle:
             yield handle
     except OSError as error:
-        why = f"cannot be written ({error.strerror or in_brief(error)}); check the name and your rights"
-        raise DataError(f"{in_brief(path)}: {why}") from None
+        if error.filename not in (path, os.path.realpath(os.fsdecode(path))):  # of what the caller reads, say
+            raise
+        why = (error.strerror or in_brief(error)).replace(", could not write", "")
+        raise DataError(f"{in_brief(path)}: cannot be written ({why})") from None
 
 
 def _compressor(suffix, raw):

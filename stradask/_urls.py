@@ -15,6 +15,7 @@ from .errors import DataError, check_path, in_brief, shortened
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(::|://)")
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 _SIGNS = "*?["
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # errors of a file that is open
 
 
 def is_url(path):
@@ -131,8 +132,9 @@ def write_atomic(path, *, follow=True):
     """Open a binary file for writing that has its name only when it is whole.
 
     It is written under a temporary name, flushed to the disk and renamed. With `follow`, a symbolic link at
-    `path` stays, and the file that it points to is replaced. On an OSError (a full disk, for instance) `path`
-    is as it was before; only a killed process leaves a hidden file ``.NAME.*.tmp``.
+    `path` stays, and the file that it points to is replaced. After an error `path` is as it was before, and
+    an OSError of this file (a full disk, for instance) says so with its name; only a killed process leaves a
+    hidden file ``.NAME.*.tmp``.
 
     Examples
     --------
@@ -153,9 +155,15 @@ def write_atomic(path, *, follow=True):
     target = Path(os.fsdecode(path))
     target = Path(os.path.realpath(target)) if follow else target.parent.resolve() / target.name
     aside = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
+    of_body = None
     try:
         with open(aside, "xb") as file:
-            yield file
+            try:
+                yield file
+            except OSError as error:
+                if error.filename is not None or error.errno not in _OF_WRITING:
+                    of_body = error  # of another file, or of a connection
+                raise
             file.flush()
             os.fsync(file.fileno())
         if follow or not target.is_symlink():
@@ -165,7 +173,7 @@ def write_atomic(path, *, follow=True):
     except BaseException as error:
         with suppress(OSError):
             aside.unlink()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error is not of_body:
             raise _explained(error, target) from error
         raise
     _sync_folder(target.parent)
@@ -175,9 +183,10 @@ def _explained(error, target):
     """Return the same OSError, with the consequence for the file and the remedy."""
     remedy = {
         errno.ENOENT: f"the folder {target.parent} does not exist",
-        errno.ENOSPC: "make room",
-        errno.EDQUOT: "make room",
+        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room"),
         errno.EFBIG: "raise the limit on file sizes",
+        **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "check your rights"),
+        **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG), "check the name"),
     }.get(error.errno, "")
     was = "the file that was there is unchanged" if target.exists() else "no file was made"
     message = "; ".join(filter(None, [f"{error.strerror or error}, could not write", was, remedy]))
@@ -209,6 +218,10 @@ def write_url(url):
     try:
         yield file
         whole = True
+    except OSError as error:
+        if error.filename is not None:  # of another file
+            raise
+        raise OSError(error.errno or errno.EIO, error.strerror or in_brief(error), url) from error
     finally:
         with _as_oserror(url):
             file.close()

@@ -63,6 +63,7 @@ class Gibbs:
     can_be_exact = True  # with one shard, whether sweeps leave the posterior as it is; a user's class says so
     rows = "frequent"  # the words of which blocks keep rows of counts: frequent ones, "all" or "none"
     all_tokens = False  # whether blocks have the tokens of frequent words, too
+    instead_of_saving = "; set_params(sampler='gibbs') first: a fitted model can do without"
     repeats = 1  # turns of the rotation a sweep
     prior_figures = "word_counts"  # figures with which priors are fitted after a sweep
     program: Any

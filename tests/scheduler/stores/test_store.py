@@ -14,6 +14,7 @@ import pytest
 from scipy import sparse
 
 from stradask._urls import write_atomic
+from stradask.datasets._files import write_aside
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 from stradask.scheduler.stores.store import Checkpoint, fingerprint_csr, read_npz, write_npz
 
@@ -65,6 +66,17 @@ def test_a_writer_that_fails_leaves_the_old_file(tmp_path, error):
         assert str(path) in str(caught.value)
         assert "unchanged" in str(caught.value)
         assert "make room" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(errno.ENOENT, "No such file", "/source"), ConnectionResetError(104, "reset")]
+)
+@pytest.mark.parametrize("write", [write_atomic, write_aside])
+def test_an_error_of_something_else_stays_as_it_is(tmp_path, error, write):
+    with pytest.raises(type(error)) as caught, write(tmp_path / "a"):
+        raise error
+    assert caught.value is error
+    assert names(tmp_path) == []
 
 
 def test_the_message_does_not_speak_of_an_old_file_where_there_is_none(tmp_path):

@@ -103,6 +103,8 @@ def test_what_a_class_changes_is_drawn_with():
     assert plain.sampler_[0]["name"] == "plain"
     assert not same(plain, lda(sampler).fit(X))
     assert same(lda(sampler).fit(X), lda(sampler, n_jobs=2).fit(X))
+    with pytest.raises(DataError, match=r"set_params\(sampler='gibbs'\) first"):
+        plain.save("model.npz")
 
 
 @pytest.mark.parametrize(
