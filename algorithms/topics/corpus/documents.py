@@ -29,6 +29,7 @@ from ..blocks.memory import (
 )
 from ..blocks.storage import Pool, Storage
 from ..samplers.choose import check_knows, chosen, counted_as, fits_shards
+from ..samplers.of_users import name_or_object
 from .shard_input import (
     ShardedCorpus,
     are_files,
@@ -74,9 +75,9 @@ class Documents:
         """The sampler that is given, or the name of what parameters and sizes ask for; `known` as above."""
         model, corpus = self.model, self.corpus
         if known:
-            check_knows(model._sampler)
+            check_knows(name_or_object(model.sampler))
             return "gibbs"
-        if (sampler := model._sampler) != "auto":
+        if (sampler := name_or_object(model.sampler)) != "auto":
             return sampler
         sizes = (sum(corpus.weights), corpus.summary.n_words, corpus.longest)
         return chosen(*sizes, self._n_topics, model.exact)
@@ -180,14 +181,14 @@ def _columns(model, n_features, sources):
 
 def _check_sharded(model, known):
     """Refuse what needs a matrix of this process, or Gibbs sampling."""
-    if not fits_shards(model._sampler, "cpu") or model.device == "cuda":
+    if not fits_shards(name_or_object(model.sampler), "cpu") or model.device == "cuda":
         raise DataError(
             f"sampler={shortened(model.sampler)} with device={shortened(model.device)} works with a matrix "
             "and engine='local' only: take one of auto, gibbs, light, warp, and device='cpu'"
         )
     if not known:
         return
-    check_knows(model._sampler)
+    check_knows(name_or_object(model.sampler))
     if model.optimize_priors:
         raise DataError(
             "optimize_priors=True with seed_words or doc_labels works with a matrix and engine='local' only: "
