@@ -97,7 +97,8 @@ def settled(program, tol):
         first = max(program.ran[-1]["sweep"] - 1, program.annealed)
         objective = history.as_dict()["objective"][first:]
         measured = objective[~np.isnan(objective)]
-        if len(measured) < 2 or (program.ran[-1]["name"] == "warp" and measured[-1] <= measured[0]):
+        lags = "warp" in (program.ran[-1]["name"], getattr(program, "counted_as", ""))
+        if len(measured) < 2 or (lags and measured[-1] <= measured[0]):
             return False
         return bool(abs(measured[-1] - measured[-2]) <= tol * abs(measured[-2]))
 

@@ -85,11 +85,12 @@ def check_writes_nothing(sampler, shard, task):
         if again:
             before = copy.deepcopy({n: value for n, value in vars(tried).items() if n not in _BOUND})
         tried.draw(own_shard, own_task, own_shard.totals.copy())
+        tried.end_sweep(own_shard, own_task)
     after = vars(tried)
     written = [name for name in after if name not in _BOUND and not alike(before.get(name), after[name])]
     if written:
         raise DataError(
-            f"{type(sampler).__name__}: drawing writes self.{written[0]}. It runs on copies, on workers, and "
+            f"{type(sampler).__name__}: a sweep writes self.{written[0]}. It runs on copies, on workers, and "
             "on several threads at once, so that this is lost or mixed up: keep it in the shard, or return "
             "it from draw"
         )

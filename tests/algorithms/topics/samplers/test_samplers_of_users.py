@@ -44,6 +44,15 @@ class Writes(Gibbs):
         super().sweep(shard, task, tokens, words)
 
 
+class Counts(Gibbs):
+    def __init__(self):
+        self.sweeps = []
+
+    def end_sweep(self, shard, task):
+        self.sweeps.append(task.round)
+        super().end_sweep(shard, task)
+
+
 class Fits(Gibbs):
     def fit(self, swept):
         self.swept = swept
@@ -81,7 +90,8 @@ class Duck:
         (Duck(), {}, "no sampler of topics"),
         (Named(), {}, "that of another"),
         (Fits(), {}, "no arrays and restore"),
-        (Writes(), {}, r"drawing writes self\.n"),
+        (Writes(), {}, r"a sweep writes self\.n"),
+        (Counts(), {}, r"a sweep writes self\.sweeps"),
         (Plain(), {"exact": True}, r"sampler=Plain\(\), which is not"),
         (Warp(2), {"exact": True}, r"sampler=Warp\(repeats=2\), which is not"),
     ],
