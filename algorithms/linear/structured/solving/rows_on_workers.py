@@ -78,7 +78,7 @@ class RowsOnWorkers(RemoteColumns):
     def of_sources(cls, sources, read, edges, shape, *about, vectors=(), **options):
         """Make them of sources of blocks, which `read` reads; `edges`: their first rows, and the end.
 
-        `vectors`: y and the weights, for `slopes_at` and `sums`.
+        `vectors`: y and the weights, for `weighted_sums`, `slopes_at` and `sums`.
         """
         rows = object.__new__(cls)
         program = _RowBlocks(sources, read, edges, shape[1], vectors)
@@ -123,13 +123,20 @@ class RowsOnWorkers(RemoteColumns):
         """Second moments of parts of the rows (None: all), see `sparse.moments.moments_of`, by one pass."""
         return self._passes.run(("moments", Y, weights, (shift.columns, shift.targets), parts))[1]
 
-    def slopes_at(self, features, coef, shift):
-        """``X.T @ (weights * (y - X[:, features] @ coef - shift))``."""
-        return self._passes.run(("slopes_at", features, coef, shift))[1]
+    def weighted_sums(self):
+        """``X.T @ weights``."""
+        return self._passes.run(("weighted_sums",))[1]
 
-    def sums(self, new, old):
-        """Weighted products of new columns with old ones, with one another, with y and with ones."""
-        return self._passes.run(("sums", new, old))[1]
+    def slopes_at(self, features, coef, shift, centres=None):
+        """``X.T @ u``, and the sum of ``u = weights * (y - (X[:, features] - centres) @ coef - shift)``."""
+        return self._passes.run(("slopes_at", features, coef, shift, centres))[1]
+
+    def sums(self, new, old, centres=None):
+        """Weighted products of new columns with old ones, with one another, with y and with ones.
+
+        `centres`: None or float64 (n_old + n_new,), which dense columns are taken from.
+        """
+        return self._passes.run(("sums", new, old, centres))[1]
 
     def ranges(self, weights, features):
         """The least and the largest value of columns in the rows that have weight."""
@@ -169,7 +176,7 @@ class _RowBlocks(Summed):
             return 0.0, np.zeros(self.n_features)
         X, *vectors = state
         block = Columns(matrix_of(X), None, centre=False)
-        args = (*vectors, *args) if what in ("slopes_at", "sums") else args
+        args = (*vectors, *args) if what in ("weighted_sums", "slopes_at", "sums") else args
         return getattr(self, f"_{what}")(block, slice(*self.edges[number : number + 2]), *args)
 
     def kind(self, request):
@@ -210,14 +217,18 @@ class _RowBlocks(Summed):
     def _column_moments(self, block, rows, weights):
         return 0.0, [(rows.start, *column_moments(block.X, weights[rows]))]
 
-    def _slopes_at(self, block, rows, y, weights, features, coef, shift):
-        residual = y - (block.X[:, features] @ coef + shift)
-        return 0.0, np.asarray(block.X.T @ (weights * residual)).ravel()
+    def _weighted_sums(self, block, rows, y, weights):
+        return 0.0, block.X.T @ weights
 
-    def _sums(self, block, rows, y, weights, new, old):
-        part = block.X[:, new]
+    def _slopes_at(self, block, rows, y, weights, features, coef, shift, centres):
+        u = weights * (y - (_less(block.X[:, features], centres) @ coef + shift))
+        return 0.0, np.append(block.X.T @ u, u.sum())
+
+    def _sums(self, block, rows, y, weights, new, old, centres):
+        every = _less(block.X[:, np.append(old, new)], centres)
+        part = every[:, len(old) :]
         part = part.multiply(weights[:, None]).tocsc() if block.is_sparse else part * weights[:, None]
-        products = part.T @ block.X[:, np.append(old, new)]
+        products = part.T @ every
         products = products.toarray() if block.is_sparse else products
         return 0.0, np.column_stack([products, part.T @ y, part.T @ np.ones(len(y))])
 
@@ -229,3 +240,12 @@ class _RowBlocks(Summed):
 
     def _products(self, block, rows, h, v):
         return 0.0, block.products(h[rows], v)
+
+
+def _less(columns, centres):
+    """Columns, copied from a block, less numbers that are near them: their products keep their digits."""
+    if centres is None:
+        return columns
+    columns = columns.astype(np.float64, copy=False)
+    columns -= centres
+    return columns

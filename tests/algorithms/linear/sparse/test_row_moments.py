@@ -95,7 +95,8 @@ def test_a_path_is_one_pass(passes):
     assert passes.count("moments") == 2
     passes.clear()
     sent = sd.lasso_path(X, Y, engine="dask", **options)
-    assert set(passes) == {"slopes_at", "sums"}
+    assert set(passes) == {"weighted_sums", "slopes_at", "sums"}
+    assert passes.count("weighted_sums") <= 2  # of the largest strength, and of the path
     assert passes.count("slopes_at") <= 60  # about one for each strength
     for paths in zip(ours, squares, sent, sd.lasso_path(X, Y, **options), strict=True):
         for found in paths[:3]:
