@@ -382,8 +382,13 @@ def scored_rows(model, X, y, sample_weight=None):
 
         return scored_files(model, X, y, sample_weight)
     if not is_parquet(X):
-        local = sample_weight is not None and y is not None and not is_dask(sample_weight)
-        return X, y, all_weights(sample_weight, len(y)) if local else sample_weight
+        if sample_weight is None or y is None:
+            return X, y, sample_weight
+        rows = y
+        if is_dask(sample_weight):
+            sample_weight = gathered(sample_weight, "dask")
+            rows = sample_weight if is_dask(y) else y  # whose length may be unknown
+        return X, y, all_weights(sample_weight, len(rows))
     table = X if isinstance(X, ParquetTable) else ParquetTable(X)
     rows = given_rows(model, table)
     if y is None:

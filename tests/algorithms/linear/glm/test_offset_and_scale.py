@@ -260,3 +260,17 @@ def test_ridge_with_a_bound_of_zero(form, with_intercept):
     np.testing.assert_allclose(plain.coef_, expected.coef_, atol=1e-5)
     with pytest.raises(DataError, match="positive=True takes one alpha"):
         sd.Ridge([1.0, 2.0], positive=True).fit(X, np.c_[y, y])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    "model", [sd.Ridge(), sd.LogisticRegression(), sd.PoissonRegressor(), sd.GLM("poisson")]
+)
+def test_scores_refuse_negative_weights_on_dask(model, lazy):
+    X, y = np.random.default_rng(0).normal(size=(80, 3)), np.arange(80) % 2
+    model.fit(X, y)
+    weights = da.from_array(np.where(np.arange(80) < 9, -1.0, 1.0), 20)
+    data = (da.from_array(X, (20, 3)), da.from_array(y, 20)) if lazy else (X, y)
+    with pytest.raises(DataError, match="sample_weight must be 0 or above"):
+        model.score(*data, sample_weight=weights)
+    assert model.score(*data, sample_weight=abs(weights)) == pytest.approx(model.score(X, y))
