@@ -189,7 +189,7 @@ class PoissonRegressor(ScoresFiles, RegressorMixin, SmoothModel):
         -------
         ndarray of shape (n_samples,)
         """
-        return np.exp(self._predictor(X, with_exposure(offset, exposure)))
+        return np.exp(self._predictor(X, with_exposure(offset, exposure, X=X)))
 
     def _predictor(self, X, offset=None):
         return linear_predictor(self, self._predictor, X, offset)
@@ -215,7 +215,7 @@ class PoissonRegressor(ScoresFiles, RegressorMixin, SmoothModel):
         float
             1 is perfect; 0 is no better than the mean.
         """
-        return super().score(X, y, sample_weight, offset=with_exposure(offset, exposure))
+        return super().score(X, y, sample_weight, offset=with_exposure(offset, exposure, X=X))
 
     def _scored(self, y, predicted, sample_weight):
         from sklearn.metrics import d2_tweedie_score

@@ -29,11 +29,20 @@ def linear_predictor(estimator, method, X, offset=None):
     return f if offset is None else f + _offset_like(f, offset)
 
 
-def with_exposure(offset, exposure, n_samples=None):
-    """Add the logarithms of exposures, if there are any, to an offset of one predictor, checked with them."""
+def with_exposure(offset, exposure, n_samples=None, X=None):
+    """Add the logarithms of exposures, if there are any, to an offset of one predictor, checked with them.
+
+    `X`: has the rows, if `n_samples` is None; where it does not say how many, exposure does.
+    """
     if exposure is None:
         return offset
-    n_samples = len(exposure) if n_samples is None else n_samples
+    if n_samples is None:
+        n_samples = getattr(X, "shape", np.shape(exposure))[0] if np.ndim(exposure) else None
+    if not isinstance(n_samples, int):
+        if np.ndim(exposure) != 1:
+            shape = np.shape(exposure)
+            raise DataError(f"exposure has the shape {shape}; pass a vector, one entry for each row of X")
+        n_samples = len(exposure)
     offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
     return check_exposure(check_vector(exposure, n_samples), n_samples) + (0 if offset is None else offset)
 

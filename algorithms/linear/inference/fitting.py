@@ -131,11 +131,11 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     return y, weights, None if offset is None else offset.reshape(n_samples), numbers
 
 
-def offset_of(family, offset, exposure, n_samples=None):
+def offset_of(family, offset, exposure, n_samples=None, X=None):
     """Add the logarithms of exposures to an offset."""
     if exposure is not None and family.link != "log":
         raise DataError(f"exposure is for families with a logarithmic link, not for {family.spec[0]!r}")
-    return with_exposure(offset, exposure, n_samples)
+    return with_exposure(offset, exposure, n_samples, X)
 
 
 def fit_rows(model, passes, n_features, vectors, callback):

@@ -397,7 +397,7 @@ class GLM(RegressorMixin, SummarisedModel):
         ndarray of shape (n_samples,)
         """
         family = fitting.family_of_model(self)
-        return family.loss.mean(self._predictor(X, fitting.offset_of(family, offset, exposure)))
+        return family.loss.mean(self._predictor(X, fitting.offset_of(family, offset, exposure, X=X)))
 
     def _predictor(self, X, offset=None):
         return linear_predictor(self, self._predictor, X, offset)

@@ -274,3 +274,15 @@ def test_scores_refuse_negative_weights_on_dask(model, lazy):
     with pytest.raises(DataError, match="sample_weight must be 0 or above"):
         model.score(*data, sample_weight=weights)
     assert model.score(*data, sample_weight=abs(weights)) == pytest.approx(model.score(X, y))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("exposure", [2.0, np.ones(79), np.ones((80, 2))], ids=["float", "short", "matrix"])
+@pytest.mark.parametrize("model", [sd.PoissonRegressor(), sd.GLM("poisson")])
+def test_exposures_of_another_shape_are_named(model, exposure, lazy):
+    X, y = np.random.default_rng(0).normal(size=(80, 3)), np.arange(80) % 2
+    model.fit(X, y)
+    X = da.from_array(X, (20, 3)) if lazy else X
+    for read in (model.predict, lambda X, **more: model.score(X, y, **more)):
+        with pytest.raises(DataError, match=r"exposure has the shape \(.*\); pass a vector"):
+            read(X, exposure=exposure)
