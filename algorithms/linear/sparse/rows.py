@@ -140,7 +140,11 @@ class RowSquares(SmallSolver):
             features = self.places[on]
             sums = self.columns.slopes_at(features, b[on], shift, self._centres_of(features))
             V = sums[:-1] - sums[-1] * self._far
-            y_r, r_r, V[self.places] = self._squares()
+            y_r, r_r, slopes = self._squares()
+            if not (self.columns.is_sparse and self.fit_intercept):
+                V[self.places] = (
+                    slopes  # else products of sparse columns far from zero judged themselves
+                )
             self._known = 0.5 * r_r, 0.0, V[:, None], (y_r, r_r)
         return self._known
 
