@@ -142,9 +142,7 @@ class RowSquares(SmallSolver):
             V = sums[:-1] - sums[-1] * self._far
             y_r, r_r, slopes = self._squares()
             if not (self.columns.is_sparse and self.fit_intercept):
-                V[self.places] = (
-                    slopes  # else products of sparse columns far from zero judged themselves
-                )
+                V[self.places] = slopes  # else products of sparse columns far from zero judged themselves
             self._known = 0.5 * r_r, 0.0, V[:, None], (y_r, r_r)
         return self._known
 
