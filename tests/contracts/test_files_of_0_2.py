@@ -25,7 +25,7 @@ RESUMED, FLOAT32 = 1e-8, 1e-4
 REMEDIES: dict[str, str] = {}  # by the name of a case: words of the error where its checkpoint is not read
 
 
-def _given(case, files):
+def _read_data(case, files):
     """The data of a case as they were: random streams of the cases change."""
     prefix = f"data/{case.data}"
     X, rows = files[f"{prefix}/X"], f"{prefix}/rows/"
@@ -59,14 +59,14 @@ def test_no_case_of_0_2_is_gone():
 def test_a_model_file_is_read(case, files, tmp_path):
     (tmp_path / "model").write_bytes(files[f"{case.name}/model"].tobytes())
     module = {"module": case.make().module} if case.name.startswith("Torch") else {}
-    answer = case.answer(sd.load(tmp_path / "model", **module), _given(case, files))
+    answer = case.answer(sd.load(tmp_path / "model", **module), _read_data(case, files))
     expected = files[f"{case.name}/answer"]
     assert_close(answer, expected, tol=FLOAT32 if expected.dtype == np.float32 else 1e-12)
 
 
 @pytest.mark.parametrize("case", cases("checkpoints of 0.2", lambda case: f"{case.name}/resumed" in NAMES))
 def test_a_fit_resumes_from_a_checkpoint(case, files, tmp_path):
-    prefix, rounds, given = f"{case.name}/checkpoint/", [], _given(case, files)
+    prefix, rounds, given = f"{case.name}/checkpoint/", [], _read_data(case, files)
     for name in files:
         if name.startswith(prefix):
             file = tmp_path / name.removeprefix(prefix)

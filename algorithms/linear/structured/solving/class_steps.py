@@ -111,15 +111,15 @@ def _newton_steps(A, ids, p, weights, g, model, totals, P, b, d, V, mean):
     rows = np.ones((len(used), n))
     if isinstance(A, tuple):
         rows[:-1] = 0.0
-        for row, j in zip(rows, ids[used[:-1]].tolist(), strict=False):
+        for row, j in zip(rows[:-1], ids[used[:-1]].tolist(), strict=True):
             row[A[1][A[2][j] : A[2][j + 1]]] = A[0][A[2][j] : A[2][j + 1]]
     else:
         rows[:-1] = A[ids[used[:-1]]]
     H = np.empty((K, len(used), K, len(used)))
     for k in range(K):
-        for other in range(k + 1):
-            H[k, :, other] = (rows * (weights * p[k] * ((k == other) - p[other]))) @ rows.T
-            H[other, :, k] = H[k, :, other].T
+        for j in range(k + 1):
+            H[k, :, j] = (rows * (weights * p[k] * ((k == j) - p[j]))) @ rows.T
+            H[j, :, k] = H[k, :, j].T
     H = H.reshape(size, size)
     H[np.diag_indices(size)] += added[:, used].ravel() + _DAMPED * np.diagonal(H)
     on, rest = on[:, used].ravel(), pulls[:, used].ravel()
