@@ -81,6 +81,11 @@ def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
     if documents is None:
         own = document_class(int(np.sum(n_documents)), longest, n_topics)
         documents = PackedLists if sampler == "light" else own
+    elif n_labels is None and sampler != "warp" and not hasattr(documents, "bytes_of"):
+        raise DataError(
+            f"{documents.__name__} has no bytes_of, by which memory of a fit is counted: add a static "
+            "method bytes_of(n_topics, n_tokens, n_documents, longest), bytes of a shard's counts"
+        )
     topic = bytes_of_topic(n_topics)
     narrow = 1 if n_topics <= 256 else topic  # snapshots have the fewest bytes
     about = n_topics, n_tokens, n_documents, longest

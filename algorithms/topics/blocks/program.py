@@ -29,7 +29,7 @@ from ...inputs.indices import narrow_csr
 from ..corpus.shard_input import CorpusSize, let_go, read_again
 from ..samplers.annealing import MEASURE_EVERY, Priors
 from ..samplers.gibbs_steps import all_steps, tasks_of_a_step
-from ..samplers.of_users import check_writes_nothing
+from ..samplers.of_users import check_topics, check_writes_nothing, drawn_within_range
 from .draws import Gathered
 from .packing import pack_counts, unpack_counts, unpack_numbers, unpack_words
 from .restoring import damaged, taken, unfit
@@ -104,6 +104,7 @@ class TopicProgram(Program):
         samplers = sampler if isinstance(sampler, tuple) else (sampler,)
         self.samplers = tuple(each.bound(self, corpus) for each in samplers)
         self.handover = handover
+        self.checks_topics = not all(map(is_built_in, self.samplers))
         self._take_sampler(0)
         self.seeded = None if seeds is None else SeedsOfBlocks(seeds, self.words)
         schedules = [each.schedule for each in self.samplers]
@@ -130,7 +131,7 @@ class TopicProgram(Program):
     @property
     def is_users(self):
         """See `Program`: its class or a sampler is a user's."""
-        return super().is_users or not all(map(is_built_in, self.samplers))
+        return super().is_users or self.checks_topics
 
     @property
     def words(self):
@@ -213,6 +214,8 @@ class TopicProgram(Program):
         shard.documents = sampler.document_kind(shard.lengths, storage, *facts)
         shard.priors, shard.stage = self.priors, self.stage
         shard.topics = sampler.lay_out(shard, storage)
+        if self.checks_topics:
+            check_topics(sampler, "lays out", shard.topics)
         # Lists that the sampler does without, and a later one has, are empty.
         shard.lists = dict.fromkeys(self.list_names, np.zeros(0, np.uint8)) | shard.documents.arrays()
         if self.averages:
@@ -257,7 +260,9 @@ class TopicProgram(Program):
             if task.round == task.shard == 0 and self.is_users:
                 check_writes_nothing(sampler, shard, task)
         totals = shard.totals.copy()
-        result = sampler.draw(shard, task, totals)  # figures of the sampler for its coordinator
+        # Figures of the sampler for its coordinator.
+        draw = drawn_within_range if self.checks_topics else type(sampler).draw
+        result = draw(sampler, shard, task, totals)
         changes = changes_of(shard.totals, totals)
         if len(changes[0]):
             result["changes"] = changes

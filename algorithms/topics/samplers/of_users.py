@@ -3,6 +3,8 @@
 import copy
 from typing import Any
 
+import numpy as np
+
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.program import is_built_in, is_built_in_class
 from ....scheduler.stores.saved import alike, can_be_tried
@@ -67,6 +69,26 @@ def fingerprint_of(sampler):
     return {"class": f"{kind.__module__}.{kind.__qualname__}", "parameters": parameters}
 
 
+def drawn_within_range(sampler, shard, task, totals):
+    """Call a user's `draw`, and refuse topics beyond those there are: compiled code uses them as indices."""
+    result = sampler.draw(shard, task, totals)
+    first, *_, last = sampler.starts_of(shard, task.blocks)
+    check_topics(sampler, f"draws in block {task.blocks} of the words", shard.topics[first:last])
+    if task.value.tokens is not None:
+        check_topics(sampler, f"writes into block {task.blocks} of the words", task.value.tokens)
+    return result
+
+
+def check_topics(sampler, act, topics):
+    """Refuse topics of a user's sampler beyond those there are; `act` says how it came to them."""
+    n_topics = sampler.program.n_topics
+    if (largest := int(np.max(topics, initial=0))) >= n_topics:
+        raise DataError(
+            f"{type(sampler).__name__} {act} topic {largest:,}, but topics are 0 to {n_topics - 1:,}"
+            f" (a negative number is stored as a large one): mend {type(sampler).__name__}"
+        )
+
+
 def check_writes_nothing(sampler, shard, task):
     """Refuse a sampler that writes into itself while it draws: copies of it draw on workers and threads.
 
@@ -84,7 +106,7 @@ def check_writes_nothing(sampler, shard, task):
     for again, (own_shard, own_task) in enumerate(copies):
         if again:
             before = copy.deepcopy({n: value for n, value in vars(tried).items() if n not in _BOUND})
-        tried.draw(own_shard, own_task, own_shard.totals.copy())
+        drawn_within_range(tried, own_shard, own_task, own_shard.totals.copy())
         tried.end_sweep(own_shard, own_task)
     after = vars(tried)
     written = [name for name in after if name not in _BOUND and not alike(before.get(name), after[name])]

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from stradask import LatentDirichletAllocation
 from stradask.algorithms.topics.blocks.document_rows import DenseDocuments
+from stradask.algorithms.topics.blocks.memory import CorpusSizes, bytes_of_state
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.growing import YoungPriors
 from stradask.algorithms.topics.samplers.choose import counted_as
@@ -71,6 +72,27 @@ class Wide(Gibbs):
         return DenseDocuments(len(lengths), self.program.longest, self.program.n_topics, storage)
 
 
+class Beyond(Gibbs):
+    def sweep(self, shard, task, tokens, words):
+        tokens[5][:1] = np.uint16(65_535)
+
+
+class BeyondInBlock(Light):
+    def sweep(self, shard, task, tokens, words):
+        tokens[5][-1:] = 3
+
+
+class BeyondAtFirst(Warp):
+    def lay_out(self, shard, storage):
+        pairs = super().lay_out(shard, storage)
+        pairs[0, 1] = 3
+        return pairs
+
+
+class Rows:
+    """No class of documents' counts."""
+
+
 class LikeWarp(Warp):
     """Just as its base."""
 
@@ -92,6 +114,9 @@ class Duck:
         (Fits(), {}, "no arrays and restore"),
         (Writes(), {}, r"a sweep writes self\.n"),
         (Counts(), {}, r"a sweep writes self\.sweeps"),
+        (Beyond(), {}, r"Beyond draws in block \d of the words topic 65,535, but topics are 0 to 2"),
+        (BeyondInBlock(), {"n_jobs": 2}, r"BeyondInBlock \w+ in\w* block \d of the words topic 3, but"),
+        (BeyondAtFirst(), {}, "BeyondAtFirst lays out topic 3, but topics are 0 to 2"),
         (Plain(), {"exact": True}, r"sampler=Plain\(\), which is not"),
         (Warp(2), {"exact": True}, r"sampler=Warp\(repeats=2\), which is not"),
     ],
@@ -122,6 +147,12 @@ def test_what_a_class_changes_is_drawn_with():
 )
 def test_memory_is_counted_by_what_a_sampler_holds(sampler, counted):
     assert counted_as(sampler, corpus_of_matrix(sparse.csr_array(X), 2), 3) == counted
+
+
+def test_memory_of_documents_needs_their_bytes():
+    sizes = CorpusSizes(np.array([9]), np.array([3]), 5, 8)
+    with pytest.raises(DataError, match="Rows has no bytes_of"):
+        bytes_of_state("gibbs", 3, sizes, Rows)
 
 
 def test_a_checkpoint_knows_the_sampler(tmp_path):
