@@ -18,6 +18,7 @@ QUICK = (
     "implicit --dataset generated",
     "recommend --dataset generated",
     "topics-models --dataset generated",
+    "lda-large",
     "ssp --param cluster=False threads=False",
     "strads --param cluster=False sizes=32",
     "rotation --param kill=False max_iter=6 n_components=50",
@@ -49,6 +50,7 @@ FULL = {
         "lda --dataset docword.20news.txt.gz --against tomotopy topica warplda "
         "--param n_components=1000 doc_topic_prior=0.05 --max-seconds 30",
     ),
+    "lda-large": ("lda-large",),
     "lasso": (
         f"lasso --dataset a b d {_SPARSE} debian_size.svm.txt.gz --against sklearn celer skglm adelie",
         "lasso --dataset c news20.svm.txt.gz --against sklearn celer skglm adelie "

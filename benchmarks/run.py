@@ -43,6 +43,7 @@ COMPARISONS = {
     "allreduce": "neural.allreduce",
     "ceilings": "kernel_shares",
     "everyday": "comparisons.everyday",
+    "lda-large": "comparisons.lda_large",
     "networks": "neural.networks",
     "pipeline": "neural.pipeline",
     "placement": "neural.placement",
