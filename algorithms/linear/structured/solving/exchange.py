@@ -15,12 +15,11 @@ algorithms", Operations Research 2020, exchange columns so for an l0 penalty.
 
 import numpy as np
 
-from .....kernels.linear.exchanges import TRIED, exchange_columns
+from .....kernels.linear.exchanges import FALL, TRIED, exchange_columns, lowest_point
 from ..penalties import BlockPenalty
 
 _MOST_COLUMNS = 1000  # whose products are computed
 _MOST = 100  # exchanges that are kept: a cap
-_FALL = 1e-5  # of the objective, for an exchange to be kept: what descent leaves is less
 
 
 def can_exchange(solver, penalty):
@@ -30,36 +29,60 @@ def can_exchange(solver, penalty):
     return solver.K == 1 and len(penalty.lam) == len(solver.B)
 
 
+def search(solver, penalty, strengths, tolerances, tol):
+    """Go to the lowest of three points of the working set, of a quadratic loss: see `lowest_point`.
+
+    `strengths`, `tolerances`: of the way to the first; the last strength is 1.
+    """
+    on, places, H, g, steps = _model(solver, penalty)
+    b, most_chosen = solver.B[places, 0], len(solver.f) // 2  # as many fit the rows as well
+    P, path = penalty.table.take(places, axis=1), np.stack([strengths, tolerances])
+    value = solver.objective(penalty)
+    lowest_point(H, g, b, steps, P, path, value, most_chosen, penalty.gamma, penalty.kind, tol)
+    _move(solver, on, places, b)
+
+
 def exchange(solver, penalty, tol):
     """Exchange columns of the working set while the objective falls, each time with descent to `tol`."""
     if 2 * np.count_nonzero(solver.B) > len(solver.f):  # as many fit the rows as well
         return
     value, state, exact = solver.objective(penalty), solver.state(), solver.loss.quadratic
     for _ in range(_MOST):
-        on, g = _candidates(solver)
-        places = solver.places[on]
-        lam, l1, ridge, low, high = penalty.table.take(places, axis=1)
-        b, H = solver.B[places, 0], _products(solver, on)
-        H[np.diag_indices_from(H)] += ridge
-        curvatures, g = np.diagonal(H), g[on] + ridge * b
-        steps = 1 / np.where(curvatures > 0, curvatures, np.inf)
+        on, places, H, g, steps = _model(solver, penalty)
+        lam, l1, _, low, high = penalty.table.take(places, axis=1)
         terms = steps, lam, l1, low, high, penalty.gamma, penalty.kind, tol
         for first in range(1 if exact else TRIED):
-            least, most = (_FALL * abs(value), _MOST) if exact else (-np.inf, 1)
-            new, step = b.copy(), np.zeros((len(solver.places), 1))
-            if not exchange_columns(H, g.copy(), new, *terms, least, most, first):
+            least, most = (FALL * abs(value), _MOST) if exact else (-np.inf, 1)
+            b = solver.B[places, 0]
+            if not exchange_columns(H, g.copy(), b, *terms, least, most, first):
                 return
-            step[on, 0] = new - b
-            solver.B[places, 0] = new
-            solver.f = solver.f + solver.columns.times(solver.part, step)
+            _move(solver, on, places, b)
             solver.descend(penalty, tol)
             now = solver.objective(penalty)
-            if now < value - _FALL * abs(value):
+            if now < value - FALL * abs(value):
                 break
             solver.restore(state)
         else:
             return
         value, state = now, solver.state()
+
+
+def _move(solver, on, places, b):
+    """Give coefficients to columns, which are at `on` in the working set."""
+    step = np.zeros((len(solver.places), 1))
+    step[on, 0] = b - solver.B[places, 0]
+    solver.B[places, 0] = b
+    solver.f = solver.f + solver.columns.times(solver.part, step)
+
+
+def _model(solver, penalty):
+    """The columns of the working set that may be exchanged; curvatures, slopes and steps of their model."""
+    on, g = _candidates(solver)
+    places = solver.places[on]
+    ridge, H = penalty.table[2, places], _products(solver, on)
+    H[np.diag_indices_from(H)] += ridge
+    curvatures, g = np.diagonal(H), g[on] + ridge * solver.B[places, 0]
+    return on, places, H, g, 1 / np.where(curvatures > 0, curvatures, np.inf)
 
 
 def _candidates(solver):

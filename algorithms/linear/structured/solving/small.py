@@ -132,12 +132,16 @@ class SmallSolver:
         value, _, V, _ = self._measured()
         return max(value - self.loss.least(), 1e-300), float(np.abs(V).max(initial=0.0)) or 1.0
 
+    def grow(self, columns):
+        """Let columns join the working set."""
+        self._join(np.setdiff1d(columns, self.places))
+
     def _join_free(self, penalty):
         if penalty.free.any():
-            self._join(np.setdiff1d(np.flatnonzero(penalty.free), self.places))
+            self.grow(np.flatnonzero(penalty.free))
 
     def _join(self, new):
-        """Let columns join the working set."""
+        """Let columns join that are not in the working set."""
         m, k = len(self.places), len(self.places) + len(new)
         if k == m:
             return

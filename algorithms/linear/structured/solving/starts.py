@@ -3,39 +3,47 @@
 import numpy as np
 
 from ..penalties import GivenPenalty
-from .exchange import can_exchange, exchange
+from .exchange import can_exchange, exchange, search
 from .problem import smoothed
 
 _ROUGH = 1e-2  # of the fits that begin one of a penalty that is not convex
 _FALL, _ROUNDS = 1.7, 20  # of strengths on the way from zero, and rounds of each
+_WAY = 0.1  # of a strength on the way: the tolerance there
 _ALIKE = 1e-6  # of objectives, between starts that led to one point
+_FEW_PRODUCTS = 3e6  # multiplications in products of all columns that cost less than the fits
 
 
 def lowest(solver, penalties, penalty, alpha, unit, first, max_iter, *, tol, report):
     """Minimise a penalty that is not convex from the lowest of some points.
 
-    Fits along falling strengths bring the working set, and end at the first point. On that set the problem is
-    solved from zero, by few blocks at a time. The convex penalty, if there is one, leads to the third. From
-    each columns are exchanged while that lowers the objective. The last fit, from the lowest, is of all
-    columns. ``penalties(alpha)`` gives the penalty of another strength, ``penalties(alpha, convex=True)`` the
-    convex one.
+    Fits along falling strengths end at the first point. From zero, by few blocks at a time, the working set
+    leads to the second. The convex penalty, if there is one, leads to the third. From each columns are
+    exchanged while that lowers the objective. The last fit, from the lowest, is of all columns. Where
+    products of all columns cost little, one call finds the lowest point. ``penalties(alpha)`` gives the
+    penalty of another strength, ``penalties(alpha, convex=True)`` the convex one.
     """
-    origin, found, rounds = solver.state(), [], 0
+    origin, found, rounds, stages, strengths = solver.state(), [], 0, [], np.array([alpha])
     enough = _ROUGH * min(alpha, first)
-    stages = []
     if 0 < alpha < first:
         n_strengths = 1 + int(np.ceil(np.log(first / alpha) / np.log(_FALL)))
-        for strength in np.geomspace(first, alpha, n_strengths)[1:]:
-            stages.append((penalties(strength), 0.1 * strength / first, _ROUNDS, False))
-    if not isinstance(penalty, GivenPenalty):
-        stages.append((penalties(alpha, convex=True), _ROUGH, max_iter, True))
+        strengths = np.geomspace(first, alpha, n_strengths)[1:]
+    is_quick = solver.loss.quadratic and can_exchange(solver, penalty)
+    is_quick = is_quick and solver.columns.size * len(solver.B) <= _FEW_PRODUCTS
+    if is_quick:
+        solver.grow(np.flatnonzero(penalty.allowed))
+        search(solver, penalty, strengths / alpha, np.maximum(_WAY * strengths, enough), enough)
+    else:
+        if 0 < alpha < first:
+            stages = [(penalties(value), _WAY * value / first, _ROUNDS, False) for value in strengths]
+        if not isinstance(penalty, GivenPenalty):
+            stages.append((penalties(alpha, convex=True), _ROUGH, max_iter, True))
 
     def settle(few=False):
         solver.descend(penalty, enough, few=few)
         found.append((solver.objective(penalty), solver.state()))
 
-    for stage, rough, most, is_last in stages:
-        if is_last:
+    for stage, rough, most, is_start in stages:
+        if is_start:
             settle()
             solver.restore(origin)
             settle(few=True)
@@ -44,8 +52,9 @@ def lowest(solver, penalties, penalty, alpha, unit, first, max_iter, *, tol, rep
         if fit.reason in ("stopped", "large"):
             fit.objective, fit.rounds = solver.objective(penalty), rounds
             return fit
-    settle()
-    solver.restore(_exchanged(solver, penalty, found, enough))
+    if not is_quick:
+        settle()
+        solver.restore(_exchanged(solver, penalty, found, enough))
     fit = smoothed(solver, penalty, unit, first, max_rounds=max_iter, tol=tol, report=report)
     fit.rounds += rounds
     return fit

@@ -100,6 +100,27 @@ def test_the_lowest_of_three_starts_is_kept():
     assert model.objective_ <= from_zero + 1e-9
 
 
+def test_small_problems_end_at_the_lowest_of_many_starts():
+    """Against coordinate descent from 300 random points at once."""
+    rng, alpha, gamma, n_ends = np.random.default_rng(5), 0.2, 3.0, []
+    for _ in range(8):
+        X = 0.4 * rng.standard_normal((40, 7)) + rng.standard_normal((40, 1))
+        y = X[:, :3] @ rng.standard_normal(3) + 0.5 * rng.standard_normal(40)
+        b = 3 * rng.standard_normal((7, 300)) * (rng.random((7, 300)) < 0.5)
+        squares = (X**2).mean(axis=0)
+        for j in [*range(7)] * 500:
+            z = b[j] + X[:, j] @ (y[:, None] - X @ b) / 40 / squares[j]
+            size, step = np.abs(z), 1 / squares[j]
+            shrunk = np.maximum(size - step * alpha, 0) / (1 - step / gamma)
+            b[j] = np.sign(z) * np.where(size >= gamma * alpha, size, shrunk)
+        values = ((y[:, None] - X @ b) ** 2).mean(axis=0) / 2
+        values += penalty_of(1, np.abs(b), alpha, gamma).sum(axis=0)
+        model = sd.SparseGLM(penalty="mcp", alpha=alpha, gamma=gamma, fit_intercept=False, tol=1e-9)
+        assert model.fit(X, y).objective_ <= values.min() + 1e-9
+        n_ends.append(len(np.unique(values.round(5))))
+    assert sum(n_ends) > 12
+
+
 # Rows, columns, correlation, alpha_max / alpha, noise, gamma; and the objective of skglm 0.5, from zero.
 SKGLM = {
     1: (200, 1000, 0.7, 3, 0.25, 1.5, 14.223488298990699),
