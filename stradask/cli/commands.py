@@ -55,7 +55,11 @@ def fit(args):
             interrupted = scales.fit_standardized(estimator, read, run_fit)
         else:
             scales.say_scales(args, estimator, read)
-            named = getattr(read, "named_arguments", None) if hasattr(estimator, "groups") else None
+            named = (
+                getattr(read, "named_arguments", None)
+                if {"groups", "reference"} & vars(estimator).keys()
+                else None
+            )
             interrupted = run_fit(estimator, named or read.arguments, keywords)
         if model.data == "ratings":
             read.name_rows(estimator, args.titles)
@@ -132,12 +136,22 @@ def make_estimator(model, args, **strongest):
                 f"{model.name} has no parameter {shortened(name)}; it has {', '.join(known)} (and see "
                 "stradask fit --help)"
             )
+        if name == "reference" and isinstance(value, str):
+            value = _reference_levels(value)
         values[name] = value
     if getattr(args, "cluster", None) is not None:
         values |= _on_cluster(args, known)
     estimator = cls(**values | strongest)
     estimator._validate_params()
     return estimator
+
+
+def _reference_levels(text):
+    """Read CATEGORY=LEVEL, or several with commas between them."""
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(category and equals for category, equals, _ in pairs):
+        raise DataError(f"--reference {shortened(text)} is not CATEGORY=LEVEL, such as city=Rome,plan=basic")
+    return {category.strip(): level.strip() for category, _, level in pairs}
 
 
 def _refuse_twice(args):

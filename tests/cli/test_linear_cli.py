@@ -242,6 +242,27 @@ def test_standard_errors_with_the_names_of_columns(tmp_path, capsys):
     assert "P>|t|" in capsys.readouterr().out
 
 
+def test_standard_errors_of_tables_with_categories(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    towns, y = rng.choice(["Lima", "Oslo", "Rome"], 90), rng.standard_normal(90)
+    lines = [f"{town},{k % 2 == 0},{value:.6f}" for k, (town, value) in enumerate(zip(towns, y, strict=True))]
+    (tmp_path / "houses.csv").write_text("\n".join(["town,new,price", *lines]) + "\n")
+    data, saved = f"{tmp_path}/houses.csv:price", tmp_path / "glm.npz"
+    assert fit("glm", data, "--json", "--reference", "town=Oslo", "--save", saved) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["reference_levels"] == {"town": "Oslo"}
+    by_name = {entry["name"]: entry for entry in found["coefficients"]}
+    assert by_name["town=Oslo"]["coef"] == 0
+    assert by_name["town=Oslo"]["std err"] is None
+    design = np.column_stack([towns == "Lima", towns == "Rome", np.arange(90) % 2 == 0, np.ones(90)])
+    coef = np.linalg.lstsq(design.astype(float), np.round(y, 6))[0]
+    assert by_name["town=Rome"]["coef"] == pytest.approx(coef[1])
+    assert sd.load(saved).reference_levels_ == {"town": "Oslo"}
+    for wrong, message in (("town=Paris", "no level 'Paris'"), ("Oslo", "is not CATEGORY=LEVEL")):
+        assert fit("glm", data, "--reference", wrong) == 2
+        assert message in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """A table of two targets, and of times with events; one column is a category."""

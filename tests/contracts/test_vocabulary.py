@@ -18,6 +18,7 @@ WORDS = """
     class_weight groups overlap loss loss_options penalty penalty_options bounds gamma delta epsilon
     quantile ties schedule cv scoring rule max_iter tol warm_start random_state engine n_jobs verbose
     estimator solver n_replicas staleness family covariance power overdispersion dispersion weight_type
+    reference
 """.split()  # noqa: SIM905
 DEFAULTS = {
     "alphas": 100,

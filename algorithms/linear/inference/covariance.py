@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from .likelihood import solve
-
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 _POWERS = {"HC2": 1, "HC3": 2}  # of 1 - leverage
 
@@ -15,25 +13,25 @@ def covariance(passes, kind, family, found, means, information, dispersion, n_ro
     the inverse of the observed information on both sides of the products of the scores, of rows or of
     clusters.
     """
-    k = len(found.theta)
+    k = len(found.theta) - len(found.dependent)
     if kind == "nonrobust":
-        return dispersion * solve(information, np.eye(k))
+        return dispersion * found.inverse_of(information)
     if kind == "cluster":
         _, pieces = passes.run(("clusters", family.spec, found.theta, means))
         n_clusters = 1 + max(int(numbers.max(initial=0)) for numbers, _ in pieces)
-        scores = np.zeros((n_clusters, k))
+        scores = np.zeros((n_clusters, len(found.theta)))
         for numbers, sums in pieces:
             scores[numbers] += sums
         n_clusters = len(np.unique(np.concatenate([numbers for numbers, _ in pieces])))
         meat = scores.T @ scores
         meat *= n_clusters / (n_clusters - 1) * (n_rows - 1) / (n_rows - k)
     else:
-        inverse = solve(information, np.eye(k)) if kind in _POWERS else None
+        inverse = found.inverse_of(information) if kind in _POWERS else None
         request = ("meat", family.spec, found.theta, means, inverse, _POWERS.get(kind, 0), frequencies)
         _, meat = passes.run(request)
         if kind == "HC1":
             meat = meat * n_rows / (n_rows - k)
-    bread = solve(found.hessian, np.eye(k))
+    bread = found.inverse_of(found.hessian)
     return bread @ meat @ bread
 
 

@@ -138,8 +138,11 @@ def offset_of(family, offset, exposure, n_samples=None, X=None):
     return with_exposure(offset, exposure, n_samples, X)
 
 
-def fit_rows(model, passes, n_features, vectors, callback):
-    """Maximise the likelihood; set figures of the fit. Returns maximum, family, means, rows, frequencies."""
+def fit_rows(model, passes, n_features, vectors, order, callback):
+    """Maximise the likelihood; set figures of the fit. Returns maximum, family, means, rows, frequencies.
+
+    `order`: of the columns; those that depend on earlier ones are left out.
+    """
     y, weights, offset, clusters = vectors
     there = weights > 0
     for name in ("overdispersion_", "n_clusters_"):  # of an earlier fit
@@ -176,9 +179,10 @@ def fit_rows(model, passes, n_features, vectors, callback):
     def report(value):
         return bool(monitor.record({"objective": value / weights.sum()}))
 
-    def solve(family, theta, report=None):
+    def solve(family, theta, report=None, dependent=None):
         options = {"n_free": n_rows - k, "least": rounding, "tol": model.tol, "max_iter": model.max_iter}
-        options |= {"report": report, "warm": warm}
+        options |= {"report": report, "warm": warm, "dependent": dependent}
+        options["order"] = np.append([n_features] * model.fit_intercept, order).astype(np.intp)
         return maximise(passes, family, theta, means, ridges=ridges, **options)
 
     warm, theta = None, np.zeros(k)
@@ -200,7 +204,7 @@ def fit_rows(model, passes, n_features, vectors, callback):
     model.null_deviance_ = 2 * passes.run(("newton", family.spec, null, means))[0]
     if family.known_dispersion:
         found.pearson = passes.run(("pearson", family.spec, found.theta, means))[0]
-    model.pearson_chi2_, model.df_residual_ = found.pearson, n_rows - k
+    model.pearson_chi2_, model.df_residual_ = found.pearson, n_rows - k + len(found.dependent)
     if model.family == "negative-binomial":
         model.overdispersion_ = family.loss.overdispersion
     model.n_iter_, model.history_ = len(monitor.history), monitor.history.as_dict()
@@ -229,7 +233,7 @@ def _with_overdispersion(model, passes, theta, means, solve, report):
     log_a, found = float(np.log(excess / squares[0])), poisson
     for _ in range(_ROUNDS_OF_SHAPE):
         family = family_of(model.family, overdispersion=np.exp(log_a))
-        found, before = solve(family, found.theta, report), log_a
+        found, before = solve(family, found.theta, report, poisson.dependent), log_a
         for _ in range(_STEPS_OF_SHAPE):
             family, a = family_of(model.family, overdispersion=np.exp(log_a)), np.exp(log_a)
             slope, bend = passes.run(("shape", family.spec, found.theta, means))[1]
@@ -243,10 +247,9 @@ def _with_overdispersion(model, passes, theta, means, solve, report):
     if found.reason == "stopped":
         return family, found
     family = family_of(model.family, overdispersion=np.exp(log_a))
-    found = solve(family, found.theta, report)
     # From coefficients far out columns look dependent: the first fit can tell.
-    found.separated |= poisson.separated or len(found.dependent) > len(poisson.dependent)
-    found.dependent = poisson.dependent
+    found = solve(family, found.theta, report, poisson.dependent)
+    found.separated |= poisson.separated
     return family, found
 
 

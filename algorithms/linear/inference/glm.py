@@ -12,12 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Array, Callback, Engine, Matrix, Vector
-from ....errors import DataError, shortened
+from ....errors import DataError
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..._base import keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
+from ...inputs.table_columns import table_columns_of
 from ...inputs.tables import fitted_table, scored_rows
 from ...inputs.targets import check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets
@@ -28,6 +29,7 @@ from . import fitting
 from .covariance import KINDS, covariance, shifted
 from .families import FAMILIES
 from .likelihood import Likelihood
+from .references import columns_in_order, in_pairs, reference_levels, take_left_out
 from .summary import SummarisedModel, Summary, coefficient_table
 
 
@@ -81,6 +83,10 @@ class GLM(RegressorMixin, SummarisedModel):
         column j, or its root mean square without an intercept.
     fit_intercept : bool, default=True
         False takes c = 0.
+    reference : dict, optional
+        The reference level of categories, as in ``{"city": "Rome"}``; by default the first level of each.
+        For frames that `table_pipeline` encodes, Parquet files and tables of the command line, where each
+        level is a column. See `reference_levels_`.
     max_iter : int, default=1000
         Most Newton steps.
     tol : float, default=1e-8
@@ -98,17 +104,21 @@ class GLM(RegressorMixin, SummarisedModel):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        w, in float64.
+        w, in float64; 0 for columns that are left out, because they are combinations of earlier ones.
     intercept_ : float
         c; 0.0 without intercept.
     covariance_ : ndarray of shape (k, k)
-        Of the coefficients, and last the intercept, if there is one; NaN where there is none to trust.
+        Of the coefficients, and last the intercept, if there is one; NaN where there is none to trust, and
+        for columns that are left out.
     standard_errors_ : ndarray of shape (k,)
         Roots of its diagonal.
     dispersion_ : float
         phi.
     overdispersion_ : float
         Only of "negative-binomial".
+    reference_levels_ : dict of str to str
+        Level of each category whose column is left out, since the levels add up to the intercept: the
+        coefficients of other levels are differences from it.
     deviance_, null_deviance_ : float
         Twice the log-likelihood below that of a perfect fit, at dispersion 1; and of the model with no
         columns.
@@ -121,7 +131,8 @@ class GLM(RegressorMixin, SummarisedModel):
     n_clusters_ : int
         G; only with ``covariance="cluster"``.
     df_residual_ : float
-        Rows of positive weight less coefficients; with frequencies the sum of weights less coefficients.
+        Rows of positive weight, or with frequencies the sum of weights, less the coefficients that are not
+        left out.
     n_iter_ : int
         Newton steps.
     history_ : dict of arrays
@@ -141,8 +152,8 @@ class GLM(RegressorMixin, SummarisedModel):
     ConvergenceWarning
         If the likelihood rises without end because columns separate the rows, or `max_iter` did not suffice.
     UserWarning
-        If columns depend on each other, or counts are not whole numbers: standard errors of "nonrobust" take
-        them for counts; if there are fewer than 40 clusters, or no more than coefficients.
+        If columns that are no reference levels are left out, or counts are not whole numbers: standard errors
+        of "nonrobust" take them for counts. If clusters are fewer than 40, or no more than coefficients.
 
     See Also
     --------
@@ -172,6 +183,7 @@ class GLM(RegressorMixin, SummarisedModel):
 
     _state_attributes = ("_fitted_with", "_no_errors")
     _parameter_constraints: ClassVar[dict] = {
+        "reference": [dict, None],
         "family": [StrOptions(set(FAMILIES))],
         "covariance": [StrOptions(set(KINDS))],
         "power": [Interval(Real, 1, 2, closed="neither")],
@@ -201,6 +213,7 @@ class GLM(RegressorMixin, SummarisedModel):
         n_jobs: int | None = None,
         verbose: int = 0,
         standardize: bool = False,
+        reference: dict | None = None,
     ) -> None:
         keep_parameters(self, locals())
 
@@ -255,6 +268,8 @@ class GLM(RegressorMixin, SummarisedModel):
                 "covariance='cluster' needs the labels of clusters in fit, the others take none"
             )
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
+            table = table_columns_of(X)
+            references = reference_levels(table, draft.reference)
             here = draft.engine == "local"
             rows, y, sample_weight, engine = check_rows_and_targets(
                 draft, X, y, sample_weight, keeps_order=here
@@ -265,13 +280,17 @@ class GLM(RegressorMixin, SummarisedModel):
             program = Likelihood(shards, read, rows.shape[1], draft.fit_intercept)
             place = open_place(engine, draft.n_jobs)
             with contextlib.closing(place.sum(program, ordered=True)) as passes, single_threaded_blas():
-                draft._take(passes, *fitting.fit_rows(draft, passes, rows.shape[1], vectors, callback))
+                order = columns_in_order(references, rows.shape[1])
+                maximum = fitting.fit_rows(draft, passes, rows.shape[1], vectors, order, callback)
+                names = [*(table.names if table else draft._column_names()), "the intercept"]
+                take_left_out(draft, references, maximum[0].dependent, names)
+                draft._take(passes, *maximum)
         return self
 
     def _take(self, passes, found, family, means, n_rows, frequencies):
         """Set the model and what is known of its errors; warn where that is nothing."""
-        k, theta = len(found.theta), found.theta
-        n_features = k - self.fit_intercept
+        theta, n_features = found.theta, len(found.theta) - self.fit_intercept
+        k = len(theta) - len(found.dependent)
         estimated = self.dispersion == "estimate" or (
             self.dispersion == "auto" and not family.known_dispersion
         )
@@ -290,23 +309,18 @@ class GLM(RegressorMixin, SummarisedModel):
         self.bic_ = counted * np.log(n_rows) - 2 * self.log_likelihood_
         self.coef_ = theta[:n_features].copy()
         self.intercept_ = float(theta[-1] - means @ self.coef_) if self.fit_intercept else 0.0
-        self._no_errors = self._warn(found, n_rows)
-        V = np.full((k, k), np.nan)
+        self._no_errors = self._warn(found, k, n_rows)
+        V = np.full((len(theta), len(theta)), np.nan)
         if not self._no_errors:
             arguments = (family, found, means, information, self.dispersion_, n_rows, frequencies)
             V = shifted(covariance(passes, self.covariance, *arguments), means, self.fit_intercept)
+        V[found.dependent] = V[:, found.dependent] = np.nan
         self.covariance_, self.standard_errors_ = V, np.sqrt(np.diag(V))
         self._fitted_with = fitting.parameters_of_fit(self)
 
-    def _warn(self, found, n_rows):
+    def _warn(self, found, k, n_rows):
         """Return why there are no standard errors, or ""."""
-        name, k = type(self).__name__, len(found.theta)
-        if len(found.dependent):
-            names = [[*self._column_names(), "the intercept"][j] for j in found.dependent]
-            why = f"columns depend on each other; without {shortened(', '.join(names))} they do not"
-            if self.alpha == 0:
-                warnings.warn(f"{name}: {why}. There are no standard errors", stacklevel=4)
-            return why
+        name = type(self).__name__
         if found.separated:
             why = "a combination of columns separates the rows, so that there are no best coefficients"
             warnings.warn(
@@ -377,6 +391,8 @@ class GLM(RegressorMixin, SummarisedModel):
         }
         if hasattr(self, "n_clusters_"):
             figures["covariance"] += f" ({self.n_clusters_} clusters)"
+        if getattr(self, "reference_levels_", None):
+            figures["reference levels"] = in_pairs(self.reference_levels_)
         if self.family == "negative-binomial":
             figures["overdispersion"] = f"{self.overdispersion_:.6g}"
         link = fitting.family_of_model(self).link

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import qr
+from scipy.linalg import qr, solve_triangular
 from scipy.linalg.lapack import dposv, dpstrf
 from scipy.special import digamma, polygamma
 
@@ -243,8 +243,8 @@ class Maximum:
     Attributes: `theta`: of columns less `means`, the intercept last. `value`: half the deviance, and the
     penalty. `pearson`: Pearson's sum, 0 where the
     dispersion is known. `hessian`: the observed information. `dependent`: columns that depend
-    on others. `separated`: whether the likelihood rises without end. `reason`: "converged", "max_iter",
-    "stalled" or what ended it.
+    on others and are left out, their coefficients 0. `separated`: whether the likelihood rises without end.
+    `reason`: "converged", "max_iter", "stalled" or what ended it.
     """
 
     theta: Any
@@ -254,17 +254,37 @@ class Maximum:
     n_iter = 0
     reason = "converged"
     separated = False
-    dependent: Any = ()
+    dependent: Any = None
+
+    def inverse_of(self, information):
+        """Invert an information matrix over the columns that are not left out."""
+        return inverse_without(information, self.dependent)
 
 
-def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_iter, report=None, warm=None):
+def maximise(
+    passes,
+    family,
+    theta,
+    means,
+    *,
+    ridges,
+    n_free,
+    least,
+    tol,
+    max_iter,
+    report=None,
+    warm=None,
+    order=None,
+    dependent=None,
+):
     """Maximise the likelihood by Newton's method from `theta`, or from `warm` if that is higher.
 
     Returns a `Maximum`.
 
     A step is at most `tol` standard errors at the end. `ridges`: (k,), added to the diagonal of the Hessian.
-    `n_free`: residual degrees of freedom, which divide Pearson's sum. `least`: a gain of the loss below it
-    is rounding.
+    `n_free`: residual degrees of freedom, of columns that do not depend on each other; they divide Pearson's
+    sum. `least`: a gain of the loss below it is rounding. `order`: of columns that depend on each other the
+    last in it are left out. `dependent`: those to leave out, if they are known.
     """
     k = len(theta)
 
@@ -273,19 +293,26 @@ def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_it
         value += 0.5 * float(ridges[ridges > 0] @ theta[ridges > 0] ** 2)
         g, H = found[1 : k + 1] + ridges * theta, found[k + 1 :].reshape(k, k) + np.diag(ridges)
         finite = np.isfinite(value) and np.isfinite(g).all() and np.isfinite(H).all()
+        if out.dependent is not None:
+            g[out.dependent], H = 0.0, without(H, out.dependent)
         return (value if finite else np.inf), found[0], g, H
 
     out = Maximum()
-    value, pearson, g, H = at(theta)
-    out.dependent = dependent_columns(H) if k and np.isfinite(value) else ()
-    wrong = (
-        "not finite" if not np.isfinite(value) else "flat" * (len(out.dependent) and _vanishes(H, g, value))
-    )
+    value, pearson, g, raw = at(theta)
+    if dependent is None:
+        dependent = dependent_columns(raw, order) if k and np.isfinite(value) else np.empty(0, np.intp)
+    wrong = "not finite" if not np.isfinite(value) else "flat" * (len(dependent) and _vanishes(raw, g, value))
     if wrong:
         raise DataError(
             f"the likelihood is {wrong} where the fit begins, since offset or y is too large for the "
             f"{family.link} link: take fit_intercept=True, or subtract a constant from offset"
         )
+    out.dependent, n_free = dependent, n_free + len(dependent)
+    if len(dependent):
+        theta = moved_off(dependent, theta, raw)
+        warm = None if warm is None else moved_off(dependent, warm, raw)
+        value, pearson, g, raw = at(theta)
+    H = raw
     if warm is not None:
         found = at(warm)
         if found[0] < value:
@@ -318,7 +345,7 @@ def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_it
         out.reason = "max_iter"
     out.theta, out.value, out.pearson, out.hessian = theta, value, pearson, H
     judged = out.reason == "converged" and k and not family.bounded
-    if judged and not len(out.dependent) and not ridges.any():
+    if judged and not ridges.any():
         # The last step still goes far; or rows that left for infinity have no weight, so that what only
         # they separated depends on each other now.
         _, moved = passes.run(("reach", step, means))
@@ -344,14 +371,57 @@ def scaled_products(H):
     return H / scale / scale[:, None], scale
 
 
-def dependent_columns(H):
-    """Numbers of columns that are combinations of others, from their products."""
+def dependent_columns(H, order=None):
+    """Numbers of columns that are combinations of others, from their products.
+
+    `order`: of the columns; those that are combinations of earlier ones are returned.
+    """
     scaled, _ = scaled_products(H)
     pivots = dpstrf(scaled, lower=1)[0].diagonal()
     if (pivots**2 > _INDEPENDENT).all():
         return np.empty(0, np.intp)
-    _, R, order = qr(scaled, pivoting=True)
-    return np.sort(order[np.abs(R.diagonal()) <= _DEPENDENT * len(H)])
+    _, R, pivot_order = qr(scaled, pivoting=True)
+    rank = int(np.count_nonzero(np.abs(R.diagonal()) > _DEPENDENT * len(H)))
+    # Columns of a basis N of the null space, H N = 0. Columns can be left out together if their rows of N are
+    # independent: the last ones that are.
+    N = np.zeros((len(H), len(H) - rank))
+    N[pivot_order[:rank]] = -solve_triangular(R[:rank, :rank], R[:rank, rank:])
+    N[pivot_order[rank:]] = np.eye(len(H) - rank)
+    lengths = np.linalg.norm(N, axis=1)
+    left_out: list[int] = []
+    for column in (np.arange(len(H)) if order is None else order)[::-1].tolist():
+        row = N[column] / max(lengths[column], 1e-300)
+        if lengths[column] > _ROUNDING * lengths.max() and row @ row > _ROUNDING:
+            row /= np.linalg.norm(row)
+            N -= np.outer(N @ row, row)
+            left_out.append(column)
+    return np.sort(np.array(left_out, np.intp))
+
+
+def moved_off(columns, theta, H):
+    """Compute coefficients of the same predictors, 0 for `columns`, which depend on the others.
+
+    `H`: products of all columns.
+    """
+    products = H @ theta
+    products[columns] = 0.0
+    return solve(without(H, columns), products)
+
+
+def inverse_without(H, columns):
+    """Invert a matrix over all but some columns; the entries of these are 0."""
+    inverse = solve(without(H, columns), np.eye(len(H)))
+    inverse[columns, columns] = 0.0
+    return inverse
+
+
+def without(H, columns):
+    """The matrix with the rows and columns of the identity for `columns`: its inverse is that of the rest."""
+    if len(columns):
+        H = H.copy()
+        H[columns] = H[:, columns] = 0.0
+        H[columns, columns] = 1.0
+    return H
 
 
 def solve(H, g):

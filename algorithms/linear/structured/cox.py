@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Array, Callback, Engine, Matrix, Names, Vector
 from ....errors import DataError, shortened
 from ..._base import documented, keep_parameters, weights_differ
+from ...inputs.table_columns import table_columns_of
 from ...inputs.targets import (
     _numbers,
     check_offset,
@@ -19,6 +20,7 @@ from ...inputs.targets import (
     check_weights,
     total_weight,
 )
+from ..inference.references import columns_in_order, in_pairs, reference_levels, take_left_out
 from ..inference.summary import SummarisedModel, Summary, coefficient_table
 from ..plotting import draw_survival
 from ..predictions import linear_predictor
@@ -76,12 +78,17 @@ class CoxRegression(SummarisedModel, StructuredModel):
         Begin from the coefficients of the last fit.
     verbose : int, default=0
         1 shows a progress bar.
+    reference : dict, optional
+        With ``alpha=0``: the reference level of categories, as in `GLM`.
 
     Attributes
     ----------
     %(attributes)s
     covariance_, standard_errors_ : ndarray of shape (n_features, n_features) and (n_features,)
-        Only with ``alpha=0``, by the observed information, see `summary`; NaN where there are none to trust.
+        Only with ``alpha=0``, by the observed information, see `summary`; NaN where there are none to trust,
+        and for columns that are left out since they are combinations of others.
+    reference_levels_ : dict of str to str
+        Only with ``alpha=0``: the level of each category whose column is left out, see `GLM`.
     event_times_ : ndarray of shape (n_times,)
         Times of events, rising within each stratum.
     event_strata_ : ndarray of shape (n_times,)
@@ -123,6 +130,7 @@ class CoxRegression(SummarisedModel, StructuredModel):
         "ties": [StrOptions({"efron", "breslow"})],
         "groups": GROUPS["groups"],
         **FACTOR,
+        "reference": [dict, None],
         "gamma": [Interval(Real, 0, np.inf, closed="neither"), None],
         "penalty_options": [dict, None],
         **{name: kinds for name, kinds in CONSTRAINTS.items() if name != "fit_intercept"},
@@ -151,6 +159,7 @@ class CoxRegression(SummarisedModel, StructuredModel):
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
+        reference: dict | None = None,
     ) -> None:
         keep_parameters(self, locals())
 
@@ -235,11 +244,13 @@ class CoxRegression(SummarisedModel, StructuredModel):
         """
         self._validate_params()
         with self._draft() as draft:
+            table = table_columns_of(X)
+            references = reference_levels(table, draft.reference)
             problem = draft._pose(X, y, sample_weight, offset, entry, strata)
             labels, _ = check_row_labels("strata", strata, problem.loss.n)
             draft._fit(problem, callback, draft._start(problem))
             loss = problem.loss
-            for name in ("covariance_", "standard_errors_"):
+            for name in ("covariance_", "standard_errors_", "reference_levels_"):
                 draft.__dict__.pop(name, None)
             coef = np.asarray(draft.coef_, np.float64)
             scales = np.ones(len(coef)) if problem.scales is None else problem.scales
@@ -247,7 +258,9 @@ class CoxRegression(SummarisedModel, StructuredModel):
             if unpenalised and problem.columns.n_features <= _MOST_COLUMNS:
                 total = total_weight(sample_weight, loss.n)
                 with problem.columns.opened():
-                    coef, covariance = inference(problem, coef * scales, total, type(draft).__name__)
+                    order, name = columns_in_order(references, len(coef)), type(draft).__name__
+                    coef, covariance, left_out = inference(problem, coef * scales, total, name, order)
+                take_left_out(draft, references, left_out, table.names if table else draft._column_names())
                 coef, draft.covariance_ = coef / scales, covariance / np.multiply.outer(scales, scales)
                 draft.standard_errors_ = np.sqrt(np.diag(draft.covariance_))
                 draft.coef_ = coef.astype(problem.columns.dtype)
@@ -340,14 +353,16 @@ class CoxRegression(SummarisedModel, StructuredModel):
         """
         names = self._checked_names(level)
         errors = vars(self).get("standard_errors_")
-        if errors is None or np.isnan(errors).any():
+        if errors is None or np.isnan(errors).all():
             raise DataError(
-                "there are no standard errors: they are those of a fit with alpha=0, of columns that do not "
-                "depend on each other, and of a likelihood with a maximum"
+                "there are no standard errors: they are those of a fit with alpha=0 whose likelihood has a "
+                "maximum"
             )
         table = coefficient_table(names, self.coef_, errors, (norm(), "z"), level)
         table.columns = {"coef": table["coef"], "exp(coef)": np.exp(self.coef_), **table.columns}
         figures = {"ties": self.ties, "times of events": f"{len(self.event_times_)}"}
+        if getattr(self, "reference_levels_", None):
+            figures["reference levels"] = in_pairs(self.reference_levels_)
         return Summary("Cox regression", figures, table)
 
     def plot_survival(

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ....errors import DataError, shortened
 from ...inputs.matrices import check_vector
 from ...inputs.targets import check_length, check_targets
-from ..inference.likelihood import dependent_columns, solve
+from ..inference.likelihood import dependent_columns, inverse_without, moved_off, solve, without
 
 _STEPS, _SETTLED = 8, 1e-10  # Newton steps to the maximum; in standard errors
 _FAR = 0.5  # a step that moves a predictor so far, after the fit, has no end
@@ -82,33 +82,36 @@ def concordance(time, event, risk):
     return float((right + tied / 2) / total) if total else 0.5
 
 
-def inference(problem, coef, total, name):
-    """Maximise an unpenalised partial likelihood from nearby; return coefficients and their covariance.
+def inference(problem, coef, total, name, order):
+    """Maximise an unpenalised partial likelihood from nearby.
 
-    `total`: the sum of the weights of the rows. The covariance is NaN, with a warning, where columns depend
-    on each other, or the likelihood rises without end.
+    Returns coefficients, their covariance, and the numbers of the columns that depend on earlier ones in the
+    `order`: these are left out, with a coefficient of 0 and a covariance of NaN. `total`: the sum of the
+    weights of the rows. The covariance is NaN, with a warning, where the likelihood rises without end.
     """
     loss, columns = problem.loss, problem.columns
     part, _ = columns.take(np.arange(columns.n_features))
     offset = 0.0 if loss.offset is None else loss.offset[:, 0]
-    p, start = len(coef), coef
+    f0 = np.zeros(part.shape[0]) + offset
+    H0 = loss.gram(f0[:, None], columns, part, False)[0]
+    left_out = dependent_columns(H0, order)
+    coef = start = moved_off(left_out, coef, H0) if len(left_out) else coef
     f = np.asarray(part @ coef) + offset
-    unknown = np.full((p, p), np.nan)
-    f0 = np.zeros(len(f)) + offset
-    if len(dependent_columns(loss.gram(f0[:, None], columns, part, False)[0])):
-        warnings.warn(f"{name}: columns depend on each other; there are no standard errors", stacklevel=3)
-        return start, unknown
+    unknown, stays = np.full((len(coef), len(coef)), np.nan), np.ones(len(coef), bool)
+    stays[left_out] = False
     for _ in range(_STEPS):
-        H = loss.gram(f[:, None], columns, part, False)[0]
+        H = without(loss.gram(f[:, None], columns, part, False)[0], left_out)
         if len(dependent_columns(H)):  # at these coefficients alone
             moved = np.array([np.inf])
             break
-        step = -solve(H, np.asarray(part.T @ loss.gradient(f[:, None])[:, 0]))
-        covariance = solve(H, np.eye(p)) / total  # the likelihood is a mean, of weights of mean 1
+        slopes = np.asarray(part.T @ loss.gradient(f[:, None])[:, 0])
+        slopes[left_out] = 0.0
+        step = -solve(H, slopes)
+        covariance = inverse_without(H, left_out) / total  # the likelihood is a mean, of weights of mean 1
         moved = np.asarray(part @ step)
         coef, f = coef + step, f + moved
-        if np.abs(step / np.sqrt(np.diag(covariance))).max() <= _SETTLED:
-            return coef, covariance
+        if np.abs(step[stays] / np.sqrt(np.diag(covariance)[stays])).max(initial=0.0) <= _SETTLED:
+            break
     if np.abs(moved).max() > _FAR or not np.isfinite(coef).all():
         warnings.warn(
             f"{name}: without a penalty there are no best coefficients, because a combination of columns "
@@ -116,5 +119,6 @@ def inference(problem, coef, total, name):
             ConvergenceWarning,
             stacklevel=3,
         )
-        return start, unknown
-    return coef, covariance
+        return start, unknown, left_out
+    covariance[left_out] = covariance[:, left_out] = np.nan
+    return coef, covariance, left_out

@@ -47,6 +47,7 @@ def inference(estimator, data, test):
         "figures": _figures(estimator),
         "coefficients": [{"name": name} | table.row(name) for name in table.rows],
     }
+    document["reference_levels"] = getattr(estimator, "reference_levels_", {})
     lines: list = []
     add_scores(document, lines, estimator, data, test)
     return document, "\n".join([repr(summary), "", *lines])

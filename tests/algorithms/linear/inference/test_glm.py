@@ -243,18 +243,12 @@ def test_a_summary_in_text_html_and_pandas():
     assert row["95%"] == pytest.approx(row["coef"] + stats.norm.ppf(0.95) * row["std err"])
 
 
-def test_models_without_errors_to_trust_say_so(tmp_path):
+def test_models_without_errors_to_trust_say_so():
     z = np.linspace(-1, 1, 40)[:, None]
     with pytest.warns(ConvergenceWarning, match="separates"):
         model = sd.GLM("binomial").fit(z, (z[:, 0] > 0).astype(float))
     with pytest.raises(DataError, match="separates"):
         model.summary()
-    with pytest.warns(UserWarning, match="without 'x[01]' they do not"):
-        model = sd.GLM().fit(np.hstack([z, 2 * z]), z[:, 0] + 1)
-    np.testing.assert_allclose(model.predict(np.hstack([z, 2 * z])), z[:, 0] + 1, atol=1e-9)
-    model.save(tmp_path / "glm")
-    with pytest.raises(DataError, match="columns depend on each other"):
-        sd.load(tmp_path / "glm").summary()
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         sd.GLM("poisson", max_iter=1).fit(X, COUNTS)
     with pytest.warns(UserWarning, match="no count"):
@@ -290,8 +284,10 @@ def test_perfect_fits_converge():
 
 def test_a_sparse_column_of_ones_is_the_intercept():
     columns = sparse.csr_array(np.column_stack([X[:, 1], np.ones(N)]))
-    with pytest.warns(UserWarning, match="without '(x1|the intercept)' they do not"):
-        sd.GLM().fit(columns, RAW)
+    with pytest.warns(UserWarning, match="depend on each other; 'x1' is left out"):
+        model = sd.GLM().fit(columns, RAW)
+    single = sd.GLM().fit(columns[:, :1], RAW)
+    np.testing.assert_allclose(model.coef_, [single.coef_[0], 0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("family", ["normal", "poisson"])
@@ -420,3 +416,83 @@ def test_the_page_prints_what_it_says(capsys):
     code, printed = text.split("```python\n")[1].split("```\n")[0], text.split("```\n")[2]
     exec(compile(code, "inference", "exec"), {})
     assert capsys.readouterr().out == printed
+
+
+# Columns that are left out -------------------------------------------------------------------------
+
+
+def test_columns_that_are_combinations_of_earlier_ones_are_left_out_as_in_r(tmp_path):
+    z = np.linspace(-1, 1, 40)[:, None]
+    with pytest.warns(UserWarning, match="depend on each other; 'x1' is left out, with coefficients of 0"):
+        model = sd.GLM().fit(np.hstack([z, 2 * z]), z[:, 0] + 1)
+    np.testing.assert_allclose(model.predict(np.hstack([z, 2 * z])), z[:, 0] + 1, atol=1e-9)
+    model.save(tmp_path / "glm")
+    assert list(np.isnan(sd.load(tmp_path / "glm").standard_errors_)) == [False, True, False]
+    # A null space of three dimensions: x3 = x1 - 2 x2, x5 = 0, x6 = x0 + x4.
+    A = np.column_stack([X[:, :3], X[:, 1] - 2 * X[:, 2], X[:, 3], np.zeros(N), X[:, 0] + X[:, 3]])
+    kept = [0, 1, 2, 4]
+    with pytest.warns(UserWarning, match="'x3, x5, x6' are left out"):
+        model = sd.GLM("poisson", covariance="HC3").fit(A, COUNTS)
+    alone = sd.GLM("poisson", covariance="HC3").fit(A[:, kept], COUNTS)
+    np.testing.assert_allclose(model.coef_[kept], alone.coef_, rtol=1e-8)
+    np.testing.assert_allclose(model.standard_errors_[[*kept, 7]], alone.standard_errors_, rtol=1e-8)
+    np.testing.assert_array_equal(model.coef_[[3, 5, 6]], 0)
+    assert model.summary().table.row("x3")["coef"] == 0
+    np.testing.assert_allclose([model.aic_, model.df_residual_], [alone.aic_, alone.df_residual_])
+
+
+@pytest.fixture(scope="module")
+def towns():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {"town": rng.choice(["Lima", "Oslo", "Rome"], 200), "plan": rng.choice(["a", "b"], 200)}
+    )
+    frame["age"] = rng.normal(40, 10, 200)
+    return frame, rng.gamma(2, np.exp(0.01 * frame.age + 0.4 * (frame.town == "Rome")))
+
+
+def _dummies(frame, *without):
+    import pandas
+
+    return pandas.get_dummies(frame, dtype=float).drop(columns=list(without))
+
+
+@pytest.mark.parametrize("covariance", ["nonrobust", "HC1", "HC2", "cluster"])
+def test_a_level_of_each_category_is_the_reference(towns, covariance):
+    frame, y = towns
+    vectors = {"clusters": np.arange(200) % 50} if covariance == "cluster" else {}
+    glm = sd.GLM("gamma", covariance=covariance, reference={"town": "Rome"})
+    pipeline = sd.table_pipeline(glm, scale=False)
+    pipeline.fit(frame, y, **{f"model__{name}": value for name, value in vectors.items()})
+    model = pipeline[-1]
+    assert model.reference_levels_ == {"town": "Rome", "plan": "a"}
+    assert "reference levels" in repr(model.summary())
+    rest = _dummies(frame, "town_Rome", "plan_a")
+    alone = sd.GLM("gamma", covariance=covariance).fit(rest, y, **vectors).summary().table
+    table = model.summary().table
+    for name in alone.rows:
+        for column in alone.columns:
+            np.testing.assert_allclose(table.row(name)[column], alone.row(name)[column], rtol=1e-7)
+    with pytest.raises(DataError, match=r"no category 'twon'; .*'town'"):
+        sd.table_pipeline(sd.GLM(reference={"twon": "Rome"})).fit(frame, y)
+    with pytest.raises(DataError, match="'town' has no level 'Paris'; it has 'Lima', 'Oslo', 'Rome'"):
+        sd.table_pipeline(sd.GLM(reference={"town": "Paris"})).fit(frame, y)
+
+
+def test_levels_stay_where_no_intercept_is(towns):
+    frame, y = towns
+    model = sd.table_pipeline(sd.GLM("gamma", fit_intercept=False)).fit(frame[["town", "age"]], y)[-1]
+    assert model.reference_levels_ == {}
+    assert np.isfinite(model.standard_errors_).all()
+
+
+def test_survival_has_reference_levels_too(towns):
+    frame, y = towns
+    cox = sd.table_pipeline(sd.CoxRegression(0, reference={"plan": "b"}), scale=False).fit(frame, y)[-1]
+    assert cox.reference_levels_ == {"town": "Lima", "plan": "b"}
+    alone = sd.CoxRegression(0).fit(_dummies(frame, "town_Lima", "plan_b"), y)
+    stays = cox.coef_ != 0
+    np.testing.assert_allclose(cox.coef_[stays], alone.coef_, rtol=1e-6)
+    np.testing.assert_allclose(cox.standard_errors_[stays], alone.standard_errors_, rtol=1e-6)
+    assert "town: Lima, plan: b" in repr(cox.summary())
