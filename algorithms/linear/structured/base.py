@@ -45,6 +45,7 @@ from .solving.problem import (
     Terms,
     begin_lower,
     least_alpha,
+    null_predictor,
     path_of,
     scale_of,
     smoothed,
@@ -169,9 +170,9 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                     "penalty_factor is for penalties that are sums over coefficients; leave it out"
                 )
             with columns.opened():
-                curvature = columns.largest_curvature(loss.steepness(_null_predictor(loss, X.shape[0])))
+                curvature = columns.largest_curvature(loss.steepness(null_predictor(loss, X.shape[0])))
         if terms.kind == "lq":
-            h = loss.steepness(_null_predictor(loss, X.shape[0]))
+            h = loss.steepness(null_predictor(loss, X.shape[0]))
             with columns.opened():
                 squares = blocks.spread(columns.curvatures(h))
             curvature = np.add.reduceat(squares, blocks.starts[:-1])  # a bound of the eigenvalues
@@ -234,21 +235,19 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         report = Rounds(monitor, lambda objective: {"objective": objective}, snapshot)
         options = {"tol": max(self.tol, 1e-30), "report": report}
         with monitor:
-            goes_on, rounds = penalty.convex or start is not None, 0
-            if not goes_on:
+            if not (penalty.convex or start is not None):
                 fit = self._minimise_from_starts(problem, solver, penalty, unit, first, options)
                 if fit.reason == "large":
-                    solver, rounds = self._solver(problem), fit.rounds
+                    solver = self._solver(problem)
                     scale_of(solver, penalty)
                     fit = self._minimise_from_starts(problem, solver, penalty, unit, first, options)
             else:
                 fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
             if self._is_left(solver, fit):
-                rounds = 0 if goes_on else fit.rounds  # of which nothing was reported
                 solver = self._solver(problem)
                 solver.begin(fit.B, fit.intercept)
                 fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
-            fit.rounds += rounds
+        fit.rounds = len(monitor.history)
         if start is not None and fit.rounds == 1 and fit.reason in ("gap", "kkt"):
             fit.rounds = 0  # the pass found nothing to do
         self._warn(fit, unit, first)
@@ -378,9 +377,3 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     def _check_state(self):
         super()._check_state()
         check_shapes(self)
-
-
-def _null_predictor(loss, n_samples):
-    """The predictor of a model without columns."""
-    f = np.repeat(loss.start()[None], n_samples, axis=0)
-    return f if loss.offset is None else f + loss.offset

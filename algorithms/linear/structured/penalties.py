@@ -136,6 +136,7 @@ class GivenPenalty:
     alpha: np.ndarray
     curvature: float  # the largest of the loss
     by_rows, kind = False, None  # the model of a working set must be a matrix
+    cones = ()  # blocks without a penalty that may have but one sign
 
     def __post_init__(self):
         self.convex, self.allowed = self.penalty.convex, np.isfinite(self.alpha)
@@ -223,7 +224,8 @@ class BlockPenalty:
         self.ridge = np.repeat(ridge, blocks.sizes) if ridge.any() else None
         # Slopes within a cone are never feasible but for rounding, and no scale makes them so.
         cone = ~unbounded & ((low == -np.inf) | (high == np.inf))
-        self.has_dual = self.convex and (single or not (costless & cone & (ridge == 0)).any())
+        self.cones = np.flatnonzero(costless & cone & (ridge == 0))
+        self.has_dual = self.convex and (single or not len(self.cones))
         self._curvatures = curvatures
 
     @functools.cached_property

@@ -20,7 +20,8 @@ SHARED = {  # `standardize` comes last, as it is a part of another
         False takes an intercept of 0.
     %(standardize)s
     max_iter : int, default=1000
-        Most passes over `X`; ten are usual. A pass is followed by work on the columns that matter.
+        Most passes over `X`, at least 2; ten are usual. A pass is followed by work on the columns that
+        matter. Those from the starts of a penalty that is not convex come besides.
     tol : float, default=1e-4
         The fit ends when the duality gap is at most `tol` times the loss of the model without columns, above
         that of a model that knows y. Where no gap is known it ends when the optimality conditions are broken

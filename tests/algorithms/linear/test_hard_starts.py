@@ -128,3 +128,62 @@ def test_constant_sparse_columns_have_a_scale():
     coef = model.fit(sparse.csc_array(rows), SLOPES, sample_weight=weights).coef_
     np.testing.assert_allclose(coef, model.fit(rows, SLOPES, sample_weight=weights).coef_, atol=1e-6)
     assert coef[1] == 0
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csc_array, lambda X: X.astype(np.float32)])
+def test_free_positive_columns_that_are_equal_have_no_slope_but_rounding(form):
+    """Of two equal columns at or above zero one has the coefficient, and the other a slope of rounding."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((30, 4))
+        X[:, 1] = X[:, 0]
+        y = X @ [1.0, 1, 1, 0] + rng.standard_normal(30)
+        model = sd.Lasso(0.1, penalty_factor=[0, 0, 1, 1], positive=True, tol=1e-6)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.fit(form(X), y)
+        slopes = (X - X.mean(axis=0)).T @ (y - X @ model.coef_) / 30
+        assert (slopes < np.array([0, 0, 0.1, 0.1]) + 1e-5).all()
+
+
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_free_columns_that_know_y_leave_nothing_to_fit(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 30)).astype(np.float32)
+    y = np.round(np.exp(X[:, :3].sum(axis=1).clip(-3, 3)))
+    model = sd.SparseGLM(loss, alpha=0.1, penalty_factor=[0] * 25 + [1] * 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y)
+    assert model.n_iter_ == 1
+    assert not model.coef_[25:].any()
+    np.testing.assert_allclose(model.predict(X), y, atol=1e-4)
+
+
+def test_blocks_of_columns_that_depend_on_each_other_reach_the_tolerance():
+    """Each block is near its optimum when a sweep visits it, and all of them together are far."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((68, 77)) @ (np.eye(77) + 0.5)
+    Y = X[:, :20] @ rng.standard_normal((20, 3)) + rng.standard_normal((68, 3))
+    model = sd.MultiTaskElasticNet(l1_ratio=0.1, tol=1e-6)
+    model.set_params(alpha=model.alpha_max(X, Y) / 5000).fit(X, Y)
+    assert model.stopped_by_ == "duality gap"
+    assert model.n_iter_ < 30
+
+
+def test_figures_of_a_stopped_fit_are_of_its_penalty():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 400))
+    y = X[:, :5].sum(axis=1) + rng.standard_normal(60)
+    model = sd.SparseGLM(penalty="mcp", alpha=0.1).fit(X, y, callback=lambda info: info.round == 2)
+    assert model.stopped_by_ == "stopped"
+    assert len(model.history_["round"]) == model.n_iter_ == 2
+    size = np.abs(model.coef_[model.coef_ != 0])
+    residual = y - model.predict(X)
+    charge = np.where(size < 0.3, 0.1 * size - size**2 / 6, 3 * 0.1**2 / 2).sum()
+    np.testing.assert_allclose(model.objective_, residual @ residual / 120 + charge, rtol=1e-9)
+    slopes = X.T @ residual / 60
+    wanted = np.sign(model.coef_) * np.maximum(0.1 - np.abs(model.coef_) / 3, 0)
+    short = np.where(model.coef_ == 0, np.maximum(np.abs(slopes) - 0.1, 0), np.abs(slopes - wanted))
+    np.testing.assert_allclose(model.kkt_violation_, short.max(), rtol=1e-6)
+    assert model.kkt_violation_ > 0.01

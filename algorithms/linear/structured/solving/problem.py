@@ -14,6 +14,7 @@ from .kinks import KinkedRows, sharpened
 from .small import SmallSolver
 from .solver import Fit
 
+_ROUNDING = 1e-12  # of the loss of the intercept alone
 _MOST_INTERIOR = 20  # passes with interior points: what they do not reach by then, they never do
 
 
@@ -122,17 +123,31 @@ def begin_lower(solver, penalty, begin):
 
 def scale_of(solver, penalty):
     """Fit the intercept and free columns alone: the units of gaps and violations."""
+    loss, columns = solver.loss, solver.columns
+    slopes = None
     if isinstance(solver, SmallSolver):
-        return solver.null(penalty)
-    slopes = solver.slopes()[0] if np.all(penalty.free) else None  # without a penalty those of the end vanish
-    unit, V = solver.null(penalty)
-    first, loss = float(np.abs(V if slopes is None else slopes).max(initial=0.0)), solver.loss
-    if not solver.fit_intercept and loss.offset is not None:
-        # At a far offset the loss of coefficients of zero may be e^offset, which says nothing of the model's.
-        f = loss.offset + loss.start()
-        if 0 < (constant := loss.objective(f) - loss.least()) < unit:
-            unit, first = constant, float(np.abs(solver.columns.all_slopes(loss.gradient(f))).max())
+        unit, first = solver.null(penalty)
+    else:
+        slopes = solver.slopes()[0] if np.all(penalty.free) else None  # those of the end vanish
+        unit, V = solver.null(penalty)
+        first = float(np.abs(V if slopes is None else slopes).max(initial=0.0))
+    is_far = not solver.fit_intercept and loss.offset is not None
+    if is_far or penalty.free.any():
+        # At a far offset the loss of coefficients of zero may be e^offset, and where free columns alone know
+        # y it is rounding: both say nothing of the model's.
+        f = null_predictor(loss, columns.n_samples)
+        constant = loss.objective(f) - loss.least()
+        if (is_far and 0 < constant < unit) or unit < _ROUNDING * constant:
+            unit = constant
+            if slopes is None:
+                first = float(np.abs(columns.all_slopes(loss.gradient(f))).max())
     return unit or 1e-300, first or 1.0
+
+
+def null_predictor(loss, n_samples):
+    """The predictor of a model without columns."""
+    f = np.repeat(loss.start()[None], n_samples, axis=0)
+    return f if loss.offset is None else f + loss.offset
 
 
 def least_alpha(penalty_at, solver):

@@ -177,6 +177,10 @@ class SmallSolver:
             self._known = self.f, (value, free, V, u)
         return self._known[1]
 
+    def slopes(self):
+        """See `Solver`."""
+        return self._measured()[2:]
+
     def _conjugate(self, u, scale):
         """Conjugate of the loss at a share of its slopes."""
         return self.loss.conjugate(u[:, None], scale, self.f)

@@ -47,6 +47,7 @@ _SAFE = 1e-10, 1e10  # norms of columns that models in float32 may have
 _SHARE = 0.2  # of the columns, which join a working set of sparse ones where models change
 # Parts of the gap to which a working set is solved by descent: while columns join, at the end, and of `tol`.
 _INNER, _INNER_NEARLY, _LEAST_INNER = 0.1, 0.02, 0.3
+_SLOPE = 16 * np.finfo(np.float64).eps  # rounding of a slope
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -80,6 +81,8 @@ class Solver:
         self.eps: float | None = None  # the gap that is asked of the working set, if it is known
         self.is_hard = False  # products of columns, which depend on each other, have led to no solution
         self.known = self.last = None  # a predictor and slopes: of all columns, and its own
+        # Columns at or above zero without a penalty, and norms: they must have no slope, but for rounding.
+        self.doubtful: Any = None
         self._forget()
         self.f = self._predictor()
 
@@ -160,6 +163,10 @@ class Solver:
             V = -self.blocks.spread(self.columns.all_slopes(u))
             if self.shift.any():  # columns far from zero lose digits where they are not centred
                 V[self.places] = -self.columns.slopes(self.part, u)
+            if self.doubtful is not None:
+                places, sizes = self.doubtful
+                bar = _SLOPE * sizes * np.sqrt(self.loss.weights @ (self.f**2 + self.loss.y**2))
+                V[places] = np.where(np.abs(V[places]) <= bar, 0.0, V[places])
             self.known = self.f, V, u
         return self.known[1:]
 
@@ -206,6 +213,11 @@ class Solver:
             self.begin(self.B.copy(), self.intercept())
         self.grow(np.flatnonzero(penalty.free))
         convex, smooth = self.loss.has_conjugate and penalty.has_dual, getattr(self.loss, "smoothing", None)
+        if convex and self.loss.quadratic and self.doubtful is None and len(places := penalty.cones):
+            part = self.columns.raw(places)
+            squares = part.multiply(part) if self.columns.is_sparse else part**2
+            self.doubtful = places, np.sqrt(squares.T @ self.loss.weights)[:, None]
+            self.known = None
         # Products of so many columns with each other cost about what a pass over X does.
         least = max(_FEW, int(np.sqrt(_PASS * len(self.blocks.sizes) ** 2 / max(len(self.B), 1))))
         by_entries = False
@@ -216,7 +228,7 @@ class Solver:
             if by_entries and not self.loss.quadratic:
                 least = max(least, int(_SHARE * len(self.B)))
         reason, aim, rounds, last, stuck, before = "max_rounds", np.inf, 0, np.inf, 0, np.inf
-        candidates = np.empty(0, np.intp)
+        candidates, asked = np.empty(0, np.intp), np.inf
         self.by_rows, self.expected, self.is_slow = False, 0, False
         max_rounds = max(max_rounds, 2)
         for rounds in range(1, max_rounds + 1):
@@ -249,6 +261,8 @@ class Solver:
                 break
             outside = scores.copy()
             outside[self.inside] = 0
+            # Sweeps measure each block when they visit it: of columns that depend on each other all is more.
+            excess = max(float(scores[self.inside].max(initial=0.0)) / asked, 1.0)
             n_new = max(least, 2 * int(np.count_nonzero(self._there())))
             if np.count_nonzero(outside) > n_new:
                 candidates = np.argpartition(-outside, n_new)[:n_new]
@@ -278,7 +292,8 @@ class Solver:
                 goal *= _FURTHER
             part = _INNER_NEARLY if nearly else _INNER
             self.eps = max(_LEAST_INNER * bar, part * figure)
-            self._newton(penalty, max(goal, 0.1 * _LEAST * first))
+            asked = max(goal / excess if self.loss.quadratic else goal, 0.1 * _LEAST * first)
+            self._newton(penalty, asked)
         return Fit(
             self.B.copy(),
             self.intercept(),

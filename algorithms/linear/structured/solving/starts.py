@@ -22,7 +22,7 @@ def lowest(solver, penalties, penalty, alpha, unit, first, max_iter, *, tol, rep
     products of all columns cost little, one call finds the lowest point. ``penalties(alpha)`` gives the
     penalty of another strength, ``penalties(alpha, convex=True)`` the convex one.
     """
-    origin, found, rounds, stages, strengths = solver.state(), [], 0, [], np.array([alpha])
+    origin, found, stages, strengths = solver.state(), [], [], np.array([alpha])
     enough = _ROUGH * min(alpha, first)
     if 0 < alpha < first:
         n_strengths = 1 + int(np.ceil(np.log(first / alpha) / np.log(_FALL)))
@@ -48,16 +48,14 @@ def lowest(solver, penalties, penalty, alpha, unit, first, max_iter, *, tol, rep
             solver.restore(origin)
             settle(few=True)
         fit = solver.solve(stage, unit, first, tol=rough, max_rounds=most, report=report)
-        rounds += fit.rounds
         if fit.reason in ("stopped", "large"):
-            fit.objective, fit.rounds = solver.objective(penalty), rounds
+            fit.objective, fit.gap = solver.objective(penalty), np.nan  # those of this penalty
+            fit.violation = float(penalty.judge(solver.B, solver.slopes()[0], False)[0].max(initial=0.0))
             return fit
     if not is_quick:
         settle()
         solver.restore(_exchanged(solver, penalty, found, enough))
-    fit = smoothed(solver, penalty, unit, first, max_rounds=max_iter, tol=tol, report=report)
-    fit.rounds += rounds
-    return fit
+    return smoothed(solver, penalty, unit, first, max_rounds=max_iter, tol=tol, report=report)
 
 
 def _exchanged(solver, penalty, found, tol):

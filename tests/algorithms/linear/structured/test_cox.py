@@ -252,7 +252,7 @@ def test_no_errors_where_there_are_none():
     alone = sd.CoxRegression(0).fit(X, Y)
     np.testing.assert_allclose(model.coef_, [*alone.coef_, 0], rtol=1e-6)
     np.testing.assert_allclose(model.standard_errors_, [*alone.standard_errors_, np.nan], rtol=1e-6)
-    with pytest.warns(UserWarning, match="without end"), pytest.warns(UserWarning, match="did not reach"):
+    with pytest.warns(UserWarning, match="without end"):
         sd.CoxRegression(0, tol=1e-4).fit(np.arange(6.0)[:, None], [6.0, 5, 4, 3, 2, 1])
 
 
