@@ -240,6 +240,8 @@ def test_standard_errors_with_the_names_of_columns(tmp_path, capsys):
     assert by_name["size"]["std err"] == pytest.approx(model.standard_errors_[1])
     assert fit("glm", data) == 0
     assert "P>|t|" in capsys.readouterr().out
+    assert fit("glm", data, "--alpha", "0.1") == 0  # without standard errors
+    assert "non-zeros    2 of 2 coefficients" in capsys.readouterr().out
 
 
 def test_standard_errors_of_tables_with_categories(tmp_path, capsys):
@@ -290,6 +292,12 @@ def test_survival_times_and_events(table, tmp_path, capsys):
     model = sd.load(saved)
     assert model.n_features_in_ == len(model.coef_) <= 5
     assert len(out["prediction"]) == 60
+    assert fit("cox", f"{table}:time,event", "--alpha", "0", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["reference_levels"] == {"sex": "f"}
+    by_name = {entry["name"]: entry for entry in found["coefficients"]}
+    assert by_name["a"]["exp(coef)"] == pytest.approx(np.exp(by_name["a"]["coef"]))
+    assert by_name["a"]["std err"] > 0
     assert fit("cox", f"{table}:time,event,y1", "--quiet") == 2
     assert "TIME,EVENT" in capsys.readouterr().err
     assert fit("cox", f"{table}:time") == 2

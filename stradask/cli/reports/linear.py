@@ -7,11 +7,17 @@ N_COEFFICIENTS = 10
 
 
 def report(estimator, data, test):
-    """Return figures and the largest coefficients of a fitted linear model, see `stradask.registry.Model`."""
+    """Return figures and coefficients of a fitted linear model, see `stradask.registry.Model`.
+
+    All coefficients where they have standard errors, else the largest ones.
+    """
     import numpy as np
 
+    errors = vars(estimator).get("standard_errors_")
+    if errors is not None and not np.isnan(errors).all():
+        return _report_errors(estimator, data, test)
     coef = np.atleast_2d(estimator.coef_)
-    document: dict = {}
+    document: dict = _figures(estimator)
     lines = []
     if hasattr(estimator, "alpha_"):
         chosen, text = _choice(estimator)
@@ -21,7 +27,7 @@ def report(estimator, data, test):
     if hasattr(estimator, "dual_gap_"):
         gap = document["dual_gap"] = float(np.max(estimator.dual_gap_))
         lines.append(f"gap          {gap:.2e} after {rounds} rounds")
-    else:
+    elif hasattr(estimator, "solver_"):
         document["solver"] = estimator.solver_
         lines.append(f"solver       {estimator.solver_}, {rounds} steps")
     document |= {"nonzeros": int(np.count_nonzero(coef)), "coefficients": coef.size}
@@ -36,17 +42,15 @@ def report(estimator, data, test):
     return document | {"largest": largest}, "\n".join([*lines, *_as_lines(largest)])
 
 
-def inference(estimator, data, test):
-    """Return figures and the table of coefficients of a `GLM`."""
+def _report_errors(estimator, data, test):
+    """Return figures and the table of coefficients with standard errors."""
     summary = estimator.summary()
     table = summary.table
     names = getattr(estimator, "vocabulary_", None)
     if names is not None:
         table.rows[-len(names) :] = map(str, names)
-    document = {
-        "figures": _figures(estimator),
-        "coefficients": [{"name": name} | table.row(name) for name in table.rows],
-    }
+    document = _figures(estimator)
+    document["coefficients"] = [{"name": name} | table.row(name) for name in table.rows]
     document["reference_levels"] = getattr(estimator, "reference_levels_", {})
     lines: list = []
     add_scores(document, lines, estimator, data, test)
@@ -54,12 +58,14 @@ def inference(estimator, data, test):
 
 
 def _figures(estimator):
-    """The figures of a `GLM` as numbers, None where there is none."""
+    """The figures of a `GLM` as numbers, None where there is none; nothing for other models."""
+    if not hasattr(estimator, "covariance"):
+        return {}
     names = ["df_residual", "dispersion", "deviance", "null_deviance", "log_likelihood", "aic", "bic"]
     names += ["overdispersion", "n_clusters"]
     found = {name: float(getattr(estimator, f"{name}_")) for name in names if hasattr(estimator, f"{name}_")}
     numbers = {name: value if value == value else None for name, value in found.items()}
-    return numbers | {"covariance": estimator.covariance}
+    return {"figures": numbers | {"covariance": estimator.covariance}}
 
 
 def add_scores(document, lines, estimator, data, test):
