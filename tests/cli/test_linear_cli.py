@@ -292,7 +292,11 @@ def test_survival_times_and_events(table, tmp_path, capsys):
     model = sd.load(saved)
     assert model.n_features_in_ == len(model.coef_) <= 5
     assert len(out["prediction"]) == 60
-    assert fit("cox", f"{table}:time,event", "--alpha", "0", "--json") == 0
+    options = ["--drop", "y1", "time", "--alpha", "0", "--json"]
+    lines = [line.split(",") for line in table.read_text().splitlines()]
+    rows = [[*line[:5], str(abs(float(line[5]))) if k else "y2", *line[6:]] for k, line in enumerate(lines)]
+    (tmp_path / "times.csv").write_text("\n".join(map(",".join, rows)) + "\n")
+    assert fit("cox", f"{tmp_path}/times.csv:y2,event", *options) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["reference_levels"] == {"sex": "f"}
     by_name = {entry["name"]: entry for entry in found["coefficients"]}
