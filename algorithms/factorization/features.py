@@ -60,9 +60,13 @@ class LinearPrior:
                 for shares, part in zip(self._shares, (slice(K), slice(K, None)), strict=True)
             ]
         )
+        self.set_unrated(factors, biases)
+
+    def set_unrated(self, factors, biases):
+        """Set rows without ratings to their means, in place."""
         means, shifts = self.means(factors.dtype)
-        free = ~self._rated
-        factors[free, :K], biases[free] = means[free], shifts[free]
+        unrated = ~self._rated
+        factors[unrated, : means.shape[1]], biases[unrated] = means[unrated], shifts[unrated]
 
     def constant(self):
         """The part of the penalty that does not depend on the factors."""

@@ -4,14 +4,13 @@ from typing import Any
 
 from .solvers.als import AlternatingLeastSquares
 from .solvers.ccd import CyclicCoordinateDescent
-from .solvers.exchange import ExchangedImplicit, ExchangedLeastSquares
 from .solvers.gibbs import GibbsPolish
 from .solvers.implicit import ImplicitFeedback
 from .solvers.pairwise import PairwiseRanking
 from .solvers.sgd import RotationSGD
 
 SOLVERS: dict[str, Any] = {
-    "als": ExchangedLeastSquares,
+    "als": AlternatingLeastSquares,
     "ccd": CyclicCoordinateDescent,
     "gibbs": GibbsPolish,
     "sgd": RotationSGD,
@@ -23,11 +22,9 @@ def program_of(model, entries, settings, features, seed):
     choices = model.implicit and not model.non_negative
     if choices and model.loss != "squared":
         return PairwiseRanking(entries, settings, seed)
-    if model.solver_ == "als" and any(table is not None for table in features):
+    if model.solver_ == "als":
         program = ImplicitFeedback if choices else AlternatingLeastSquares
         return program(entries, settings, seed, features)
-    if choices:
-        return ExchangedImplicit(entries, settings, seed)
     if model.solver_ == "gibbs":
         return GibbsPolish(entries, settings, seed, model.engine)
     return SOLVERS[model.solver_](entries, settings, seed)

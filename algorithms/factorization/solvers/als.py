@@ -1,12 +1,17 @@
-"""Alternating least squares, for ratings, and for implicit feedback with factors of 0 or above.
+"""Alternating least squares whose workers give one another what they solve for; the coordinator has no rows.
 
-Here the coordinator has the rows, as features and draws need them. See `exchange` for fits without these.
+For ratings, and for implicit feedback with factors of 0 or above. See `implicit` for its conjugate gradients,
+and `gibbs` for draws in place of solutions.
 """
+
+import itertools
+from typing import NamedTuple
 
 import numpy as np
 
 from ....kernels.factorization.als import solve_rows
 from ....kernels.factorization.lanes import LANES
+from ....kernels.vector import aligned
 from ....scheduler.program import Outcome, Program
 from ....scheduler.stores.saved import check_same_form
 from ....scheduler.threads import single_threaded_blas
@@ -16,6 +21,8 @@ from .sides import (
     N_SHARDS,
     InTurn,
     Sides,
+    cut_rows,
+    joined_parts,
     mean_rating,
     penalty_of,
     run_rows,
@@ -25,48 +32,69 @@ from .sides import (
 
 _SWEEPS = 5  # of coordinate descent over a row's factors, where they must not be negative
 FOLD_IN_SWEEPS = 200  # the same for a new row, which has no factors to begin from
+NAMES = (("user_factors", "user_biases"), ("item_factors", "item_biases"))  # of a shard's rows, by side
+SOLVE, SHARE, AXES = "solve", "share", "axes"
+
+
+class Step(NamedTuple):
+    """What all shards do with their rows of a side: 0 users, 1 items."""
+
+    side: int
+    what: str
+
+
+STEPS = tuple(Step(side, what) for what in (SOLVE, SHARE, AXES) for side in (0, 1))  # by number of a block
 
 
 class AlternatingLeastSquares(Program):
     """All users' factors at once, then all items'; the objective never rises.
 
     A shard holds a range of users and a range of items with their ratings, 16 bytes a rating in all (24 with
-    weights). The coordinator has the model, and every worker a copy, updated by a message after each half.
+    weights), and their factors. In an iteration items are given to all workers, each solves for its users,
+    these are given to all, and each solves for its items. A worker sends and receives the factors of a side
+    once. The coordinator receives a number of each shard, and the rows where `features` are fitted to them.
+
+    A message is a list of ``(kind, side, values)``, which a shard keeps as ``state[kind][side]``: all
+    ``rows`` of a side from the workers, the prior ``means`` of rows with features from the coordinator.
 
     For implicit feedback the values of `entries` are confidences, negative ones of dislikes. `features` are
-    tables of users and items, with a constant, or None; see `features.LinearPrior`.
+    tables of users and items, with a constant, or None; see `features.LinearPrior`. `first` are the factors
+    and the biases of both sides to begin from.
     """
 
-    barrier = "step"
-    n_blocks = 2
-    unit = "rating"
+    barrier, joins, keeps_copies, spreads = "step", True, True, True
+    saved = tuple(itertools.chain.from_iterable(NAMES))
+    n_blocks, unit = 4, "rating"
+    format_name = "ExchangedLeastSquares"
+    steps: tuple[Step, ...] = (Step(1, SHARE), Step(0, SOLVE), Step(1, SOLVE))
+    kinds: tuple[str, ...] = ("rows", "means")
 
-    def __init__(self, entries, settings, seed, features=(None, None)):
+    def __init__(self, entries, settings, seed, features=(None, None), first=None):
         self.settings, self.seed, self.mean = settings, seed, mean_rating(entries, settings)
         self.vectors = (0,) * (-(-settings.n_components // LANES))
-        self.n_ratings = len(entries)
+        self.n_ratings, self.dtype = len(entries), entries.dtype
         tables = entries, entries.transposed()
         n_shards = min(N_SHARDS, *entries.shape)
-        self.shards = entries.shards(n_shards) if entries.stays else shards_of(tables, n_shards)
-        self.schedule = InTurn(n_shards, (0, 1))
-        self._ridges = [
-            settings.ridges(table.counts, entries.dtype, side) for side, table in enumerate(tables)
-        ]
-        rng = np.random.default_rng(seed)
-        self.factors = [padded(part) for part in self.first_factors(rng, entries)]
-        self.biases = [np.zeros(n, entries.dtype) for n in entries.shape]
-        self._counts = [table.counts for table in tables]
-        self._rated = [counts > 0 for counts in self._counts]
-        for factors, rated in zip(self.factors, self._rated, strict=True):
-            factors[~rated] = 0
+        ratings = entries.shards(n_shards) if entries.stays else shards_of(tables, n_shards)
+        self.schedule = InTurn(n_shards, [STEPS.index(step) for step in self.steps])
         self.priors = [
-            None if table is None else LinearPrior(table, ratings.counts, settings, side)
-            for side, (table, ratings) in enumerate(zip(features, tables, strict=True))
+            None if table is None else LinearPrior(table, of_side.counts, settings, side)
+            for side, (table, of_side) in enumerate(zip(features, tables, strict=True))
         ]
+        if first is None:
+            factors = self.first_factors(np.random.default_rng(seed), entries)
+            first = factors, [np.zeros(n, entries.dtype) for n in entries.shape]
+        rows = []
+        for table, factors, biases in zip(tables, *first, strict=True):
+            factors = padded(factors)
+            factors[table.counts == 0] = 0
+            ends = np.concatenate([[0], np.cumsum(table.counts)])
+            ranges = itertools.pairwise(cut_rows(ends, n_shards))
+            rows.append([(factors[a:b], biases[a:b]) for a, b in ranges])
+        self.shards = list(zip(ratings, zip(*rows, strict=True), strict=True))
 
     def __getstate__(self):
-        left_out = dict.fromkeys(("factors", "biases", "_ridges", "_rated", "_counts"))
-        return {**self.__dict__, **left_out, "shards": (), "priors": (None, None)}
+        return {**self.__dict__, "shards": (), "priors": (None, None), "_collected": None}
 
     def first_factors(self, rng, entries):
         """Draw initial factors of both sides."""
@@ -75,116 +103,161 @@ class AlternatingLeastSquares(Program):
     # On the workers -----------------------------------------------------------------------------------
 
     def load(self, data):
-        """Make the state of a shard: its ratings, and memory for the factors of both sides."""
-        tables, ranges = zip(*data, strict=True)
-        return {"tables": tables, "ranges": ranges, "sides": [None, None]}
+        """Make the state of a shard: its ratings, and the rows to begin from."""
+        tables, ranges = zip(*data[0], strict=True)
+        return self._begin({"tables": tables, "ranges": ranges, "first": data[1]})
 
     def renew(self, state):
-        """Forget the last messages to the shard."""
-        return {**state, "sides": [None, None]}
+        """Begin again with the initial rows."""
+        return self._begin({name: state[name] for name in ("tables", "ranges", "first")})
+
+    def _begin(self, state):
+        for names, rows in zip(NAMES, state["first"], strict=True):
+            state |= dict(zip(names, rows, strict=True))
+        return state | {kind: [None, None] for kind in self.kinds}
 
     def sync(self, state, message):
-        """Take the factors of sides from a message."""
-        for side, values in message:
-            state["sides"][side] = values
+        """Keep the values of a message; of all rows of a side a shard's own are from now on a part."""
+        for kind, side, values in message:
+            state[kind][side] = values
+            if kind == "rows":
+                (a, b), (factors, biases) = state["ranges"][side], NAMES[side]
+                state[factors], state[biases] = values["factors"][a:b], values["biases"][a:b]
 
     def update(self, state, task):
-        """Solve for a shard's rows of a side; return their factors and biases, and the objective."""
-        side = task.blocks
-        own, other = state["sides"][side], state["sides"][1 - side]
-        table, (a, b) = state["tables"][side], state["ranges"][side]
-        factors, biases = own["factors"][a:b].copy(), own["biases"][a:b].copy()
-        loss = self.solve(table, other, factors, biases, state, task)
-        return factors, biases, loss
+        """Solve for a shard's rows of a side, or share them; after the items, return the objective."""
+        step = STEPS[task.blocks]
+        partial = self.solve(state, step.side, task) if step.what == SOLVE else {}
+        partial["joined"] = self.shared_by(state, step, task.shard)
+        if step == (1, SOLVE):
+            state["rows"] = [None, None]
+        return partial
 
-    def solve(self, table, other, factors, biases, state, task):
-        """Solve for the rows of a table; return the sum of their objectives."""
-        side, sweeps = task.blocks, sweeps_of(self.settings)
-        pull, bias_pull = self._pulls(table, state["sides"][side], state["ranges"][side], side)
-        return solve_table(
-            table, other, self.settings, factors, biases, side=side, sweeps=sweeps, pull=pull,
-            bias_pull=bias_pull, n_jobs=1,
-        ).sum()  # fmt: skip
+    def solve(self, state, side, task):
+        """Solve for a shard's rows of a side; return its part of the objective, and what is reported."""
+        names, table, other = NAMES[side], state["tables"][side], state["rows"][1 - side]
+        factors, biases = (state[name].copy() for name in names)
+        pull, bias_pull = self.pulls(state, side)
+        losses = solve_table(
+            table, other, self.settings, factors, biases, side=side, sweeps=sweeps_of(self.settings),
+            pull=pull, bias_pull=bias_pull, n_jobs=1,
+        )  # fmt: skip
+        state |= dict(zip(names, (factors, biases), strict=True))
+        return self.report_of(state, side, losses.sum(), factors)
 
-    def _pulls(self, table, values, rows, side):
-        """Pulls of rows towards their prior means, which are 0 without features."""
-        if "means" not in values:
+    def pulls(self, state, side):
+        """Make the pulls of a shard's rows towards their prior means, which are 0 without features."""
+        if state["means"][side] is None:
             return None, None
-        means, shifts = (part[slice(*rows)] for part in values["means"])
-        return pulls_to(means, shifts, *self.settings.ridges(table.counts, means.dtype, side))
+        means, shifts = (part[slice(*state["ranges"][side])] for part in state["means"][side])
+        return pulls_to(means, shifts, *self.settings.ridges(state["tables"][side].counts, means.dtype, side))
+
+    def report_of(self, state, side, loss, factors):
+        """Report the objective, known after the items, and where features are fitted a side's rows."""
+        fits_features = any(means is not None for means in state["means"])
+        partial = {"rows": (factors, state[NAMES[side][1]])} if fits_features else {}
+        if side == 0:
+            return partial
+        if state["means"][0] is None:
+            ridges = self.settings.ridges(state["tables"][0].counts, factors.dtype, 0)
+            loss += penalty_of(state["user_factors"], state["user_biases"], *ridges)
+        return partial | {"loss": loss}
+
+    def shared_by(self, state, step, shard):
+        """What a shard gives to all at the end of a step, by its number; users as they are solved for."""
+        if step == (1, SOLVE):
+            return None
+        return {shard: ("rows", step.side, *(state[name] for name in NAMES[step.side]))}
+
+    def join(self, partials):
+        """Put together what shards give, by shard, or what is `reported`."""
+        return joined_parts(partials)
+
+    def message_of(self, state, joined):
+        """Merge what shards give, which all shards of a worker share."""
+        kind, side = joined[min(joined)][:2]
+        parts = zip(*(joined[shard][2:] for shard in sorted(joined)), strict=True)
+        return [(kind, side, self.merge(kind, *parts))]
+
+    def merge(self, kind, factors, biases):
+        """Make what solving for one side needs of all rows of the other."""
+        biases = np.concatenate(biases)
+        return fixed_side(stack_rows(factors), biases, self.mean, self.settings) | {"biases": biases}
+
+    def reported(self, joined, message):
+        """Keep the rows from the coordinator."""
+        return None
 
     # At the coordinator ---------------------------------------------------------------------------------
 
     def aggregate(self, tasks, partials):
-        """Take the new rows of a side; after the items, the objective is known."""
-        side = tasks[0].blocks
-        factors, biases, losses = zip(*partials, strict=True)
-        self.factors[side], self.biases[side] = np.concatenate(factors), np.concatenate(biases)
-        objective = sum(losses)
-        prior = self.priors[side]
-        if prior is not None:  # losses leave out the squares of the means, and are of the means before
-            objective += prior.constant()
-            objective -= prior.penalty(self.factors[side], self.biases[side])
-            prior.refit(self.factors[side], self.biases[side])
-            objective += prior.penalty(self.factors[side], self.biases[side])
-        message = [(side, self._values(side))]
-        if side == 0:
-            return Outcome(message)
-        return Outcome(message, objective=objective + self._penalty(0), updates=self.n_ratings)
-
-    def _penalty(self, side):
-        factors, biases = self.factors[side], self.biases[side]
-        if self.priors[side] is not None:
-            return self.priors[side].penalty(factors, biases)
-        return penalty_of(factors, biases, *self._ridges[side])
-
-    def publish(self):
-        """Message with both sides."""
-        return [(side, self._values(side)) for side in (0, 1)]
-
-    def _values(self, side):
-        """The part of a message that is of one side."""
-        rated = self._rated[side]
-        values = fixed_side(self.factors[side], self.biases[side], self.mean, self.settings, rated)
-        values["biases"] = self.biases[side]
-        return values | self._prior_means(side)
-
-    def _prior_means(self, side):
-        """The part of a message that only a side with features has."""
-        if self.priors[side] is None:
-            return {}
-        means, shifts = self.priors[side].means(self.factors[side].dtype)
-        return {"means": (padded(means), shifts)}
-
-    def arrays(self):
-        """Arrays of a checkpoint: the model."""
-        names = [f"{part}-{side}" for part in ("factors", "biases") for side in (0, 1)]
-        kept = dict(zip(names, self.factors + self.biases, strict=True))
-        return kept | {f"weights-{side}": prior.weights for side, prior in self._with_features()}
-
-    def restore(self, arrays):
-        """Continue from the model of a checkpoint, which must have the same form."""
-        for name, fresh in self.arrays().items():
-            check_same_form(name, arrays[name], np.asarray(fresh))
-        self.factors = [arrays[f"factors-{side}"] for side in (0, 1)]
-        self.biases = [arrays[f"biases-{side}"] for side in (0, 1)]
-        for side, prior in self._with_features():
-            prior.weights = arrays[f"weights-{side}"]
+        """Add up the objective; fit the features to the rows."""
+        objective = sum(partial["loss"] for partial in partials if "loss" in partial)
+        if any(self.priors):
+            rows = rows_of(tasks, partials)
+            for side, prior in self._with_features():
+                if side == 1:  # losses leave out the squares of the means, and are of the means before
+                    objective += prior.constant() - prior.penalty(*rows[side])
+                prior.refit(*rows[side])
+                objective += prior.penalty(*rows[side])
+        return Outcome(self.publish(), objective=objective, updates=self.n_ratings)
 
     def _with_features(self):
         return [(side, prior) for side, prior in enumerate(self.priors) if prior is not None]
 
-    def model_factors(self):
-        """Return the factors of both sides, padded, in the coordinates of the model."""
-        return self.factors
+    def publish(self):
+        """Send the prior means of rows with features: shards have all else."""
+        means = [(side, prior.means(self.dtype)) for side, prior in self._with_features()]
+        return [("means", side, (padded(factors), biases)) for side, (factors, biases) in means] or None
+
+    def arrays(self):
+        """Arrays of a checkpoint: the weights of features."""
+        return {f"weights-{side}": prior.weights for side, prior in self._with_features()}
+
+    def restore(self, arrays):
+        """Continue from the arrays of a checkpoint, which must have the same form."""
+        for name, fresh in self.arrays().items():
+            check_same_form(name, arrays[name], np.asarray(fresh))
+        for side, prior in self._with_features():
+            prior.weights = arrays[f"weights-{side}"]
+
+    def collect(self, ask):
+        """Gather the rows of all shards."""
+        found = ask(lambda session, messages: session.snapshot(messages))
+        shards = range(len(self.shards))
+        self._collected = [
+            [np.concatenate([found[f"shard-{shard}/{name}"] for shard in shards]) for name in names]
+            for names in NAMES
+        ]
+
+    def in_model(self, factors):
+        """Return factors of a side, as shards have them when a round ends, in the model's coordinates."""
+        return factors
 
     @property
     def sides(self):
-        """The current model, copied."""
-        K = self.settings.n_components
-        factors = [part[:, :K].copy() for part in self.model_factors()]
+        """The model that was collected last."""
+        factors, biases = zip(*self._collected, strict=True)
+        factors = [self.in_model(part)[:, : self.settings.n_components].copy() for part in factors]
+        for side, prior in self._with_features():
+            prior.set_unrated(factors[side], biases[side])
         weights = tuple(None if prior is None else prior.weights for prior in self.priors)
-        return Sides.of(factors, [part.copy() for part in self.biases], self.mean, weights)
+        return Sides.of(factors, list(biases), self.mean, weights)
+
+
+def rows_of(tasks, partials):
+    """Join the rows that shards report: for each side its factors, its biases, and what else there is."""
+    rows: tuple[list, list] = [], []
+    for task, partial in zip(tasks, partials, strict=True):
+        if "rows" in partial:
+            rows[STEPS[task.blocks].side].append(partial["rows"])
+    return [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in rows]
+
+
+def stack_rows(parts):
+    """Stack rows in memory that begins with a cache line."""
+    rows = aligned((sum(map(len, parts)), parts[0].shape[1]), parts[0].dtype)
+    return np.concatenate(parts, out=rows)
 
 
 def sweeps_of(settings):

@@ -7,7 +7,7 @@ from ....kernels.factorization.als import conjugate_rows, turn_rows
 from ....kernels.factorization.lanes import LANES
 from ....kernels.vector import aligned
 from ....scheduler.threads import single_threaded_blas
-from .als import AlternatingLeastSquares
+from .als import AXES, NAMES, SHARE, SOLVE, AlternatingLeastSquares, Step, stack_rows
 
 _STEPS = 2  # of conjugate gradients a row and iteration; compared in docs/matrix-factorization.md
 
@@ -21,96 +21,106 @@ class ImplicitFeedback(AlternatingLeastSquares):
     and the sum over its own cells. With :math:`G = V D V^T` each half of an iteration goes on in the
     coordinates :math:`V^T p`. There G costs a row K multiplications in place of :math:`K^2`, and
     :math:`D + \lambda` preconditions the steps: rows differ from it by their own cells alone. Rows are turned
-    into these coordinates as products of matrices. They stay there, so that ``factors[side]`` are in the
-    coordinates ``frames[side]``: those of the model are ``factors[side] @ frames[side].T``.
+    into these coordinates as products of matrices, and stay there.
 
-    A message about a side has its factors in the coordinates of its own Gram matrix, the axes V and D, and
-    the turn from the other side's axes to these.
+    Shards add up the Gram matrix of a side before its rows are shared, and turn their rows to its axes. One
+    of them finds the axes for all: processors of two kinds may find other signs, or turn axes of nearly
+    equal lengths. Only the axes are known to the coordinator. Items end a round in the coordinates in which
+    they were solved for, which are the axes of the users.
 
     Reference: Takács, Pilászy, Tikk, "Applications of the conjugate gradient method for implicit feedback
     collaborative filtering", RecSys 2011.
     """
 
+    n_blocks, format_name = 6, "ExchangedImplicit"
+    steps = Step(1, SHARE), Step(0, SOLVE), Step(0, AXES), Step(0, SHARE), Step(1, SOLVE), Step(1, AXES)
+    kinds = (*AlternatingLeastSquares.kinds, "gram", "axes")
+
     def __init__(self, entries, settings, seed, features=(None, None)):
         super().__init__(entries, settings, seed, features)
-        self._axes = [None, None]
-        self.frames = [np.eye(part.shape[1], dtype=part.dtype) for part in self.factors]
+        d = self.shards[0][1][1][0].shape[1]
+        eye, none = np.eye(d, dtype=entries.dtype), np.zeros(d, entries.dtype)
+        self.axes = [{"axes": eye, "turn": eye, "spectrum": none, "across": eye}]
+        with single_threaded_blas():
+            gram = sum(items.T @ items for _, (_, (items, _)) in self.shards)
+            self.axes.append(axes_of(gram, eye, settings.n_components))
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_axes": None, "frames": None}
+        return {**super().__getstate__(), "axes": None}
 
     def first_factors(self, rng, entries):
         """Draw factors; see `small_factors`."""
         return small_factors(rng, entries, self.settings.n_components)
 
-    def update(self, state, task):
-        """Move a shard's rows of a side; return their factors and biases, and the objective."""
-        side = task.blocks
-        own, other = state["sides"][side], state["sides"][1 - side]
-        table, (a, b) = state["tables"][side], state["ranges"][side]
-        pull, _ = self._pulls(table, own, (a, b), side)
+    def solve(self, state, side, task):
+        """Move a shard's rows of a side, in the axes of the other; return what is reported."""
+        name, other, axes = NAMES[side][0], state["rows"][1 - side], state["axes"][1 - side]
+        table, (pull, _) = state["tables"][side], self.pulls(state, side)
         with single_threaded_blas():
-            factors = turned(own["factors"][a:b], other["turn"], self.vectors)
-            drawn = None if pull is None else pull @ other["axes"]
-            loss = conjugate(table, factors, other["factors"], other["spectrum"], drawn, self.settings, side)
-            return factors, own["biases"][a:b], loss
+            factors = state[name] = turned(state[name], axes["across"], self.vectors)
+            drawn = None if pull is None else pull @ axes["axes"]
+            loss = conjugate(table, factors, other["factors"], axes["spectrum"], drawn, self.settings, side)
+            return self.report_of(state, side, loss, factors if drawn is None else factors @ axes["axes"].T)
 
-    def aggregate(self, tasks, partials):
-        """Take the new rows of a side, which are in the axes of the other."""
-        side = tasks[0].blocks
-        frame = self._axes[1 - side][0]
-        if self.priors[side] is None:
-            self.frames[side] = frame
-        else:  # features are of the model's coordinates, in which this side's frame stays
-            with single_threaded_blas():
-                partials = [(factors @ frame.T, *others) for factors, *others in partials]
-        return super().aggregate(tasks, partials)
+    def shared_by(self, state, step, shard):
+        """Give the Gram matrix of rows that were solved for, its axes, or the rows in these."""
+        side, name = step.side, NAMES[step.side][0]
+        with single_threaded_blas():
+            if step.what == SOLVE:
+                return {shard: ("gram", side, state[name].T @ state[name])}
+            if step.what == SHARE:
+                state[name] = turned(state[name], state["axes"][side]["turn"], self.vectors)
+                return super().shared_by(state, step, shard)
+            if shard:
+                return None
+            frame = state["axes"][1 - side]["axes"]
+            return {0: ("axes", side, axes_of(state["gram"][side], frame, self.settings.n_components))}
+
+    def merge(self, kind, *parts):
+        """Put the rows of a side together, or their Gram matrix, or pass the axes on."""
+        if kind == "rows":
+            return {"factors": stack_rows(parts[0]), "biases": np.concatenate(parts[1])}
+        return sum(parts[0]) if kind == "gram" else parts[0][0]
+
+    def reported(self, joined, message):
+        """Report axes alone."""
+        ((kind, side, values),) = message
+        return {side: values} if kind == "axes" else None
+
+    # At the coordinator ---------------------------------------------------------------------------------
+
+    def hear(self, joined):
+        """Keep the axes of both sides."""
+        self.axes = [joined[side] for side in (0, 1)]
 
     def publish(self):
-        """Message with both sides."""
-        for side in (0, 1):
-            self._axes[side] = self._principal_axes(side)
-        return [(side, self._message(side)) for side in (0, 1)]
-
-    def _values(self, side):
-        self._axes[side] = self._principal_axes(side)
-        return self._message(side)
-
-    def _principal_axes(self, side):
-        """Axes of the Gram matrix of a side in the model's coordinates and in its frame, and the squares.
-
-        The columns of zeros stay apart.
-        """
-        factors, K = self.factors[side], self.settings.n_components
-        present = factors if self._rated[side].all() else factors[self._rated[side]]
-        with single_threaded_blas():
-            return principal_axes(present.T @ present, self.frames[side], K)
-
-    def _message(self, side):
-        axes, turn, spectrum = self._axes[side]
-        with single_threaded_blas():
-            values = {
-                "factors": turned(self.factors[side], turn, self.vectors),
-                "spectrum": spectrum,
-                "axes": axes,
-                "turn": self._axes[1 - side][0].T @ axes,
-                "biases": self.biases[side],
-            }
-        return values | self._prior_means(side)
+        """Send the axes of both sides, and the prior means of rows with features."""
+        return [("axes", side, axes) for side, axes in enumerate(self.axes)] + (super().publish() or [])
 
     def arrays(self):
-        """Arrays of a checkpoint: the model, and the frames of its factors."""
-        return super().arrays() | {f"frame-{side}": self.frames[side] for side in (0, 1)}
+        """Arrays of a checkpoint: the axes, and the weights of features."""
+        axes = {f"{name}-{side}": part for side, axes in enumerate(self.axes) for name, part in axes.items()}
+        return axes | super().arrays()
 
     def restore(self, arrays):
-        """Continue from the model of a checkpoint, which must have the same form."""
+        """Continue from the axes of a checkpoint, which must have the same form."""
         super().restore(arrays)
-        self.frames = [arrays[f"frame-{side}"] for side in (0, 1)]
+        self.axes = [{name: arrays[f"{name}-{side}"] for name in axes} for side, axes in enumerate(self.axes)]
 
-    def model_factors(self):
-        """Return the factors in the model's coordinates."""
+    def in_model(self, factors):
+        """Turn factors from the axes of the users, in which both sides end a round."""
         with single_threaded_blas():
-            return [part @ frame.T for part, frame in zip(self.factors, self.frames, strict=True)]
+            return factors @ self.axes[0]["axes"].T
+
+
+def axes_of(gram, frame, n_components):
+    """Return the principal axes of rows whose coordinates are `frame`, given their Gram matrix.
+
+    That is the ``axes``, in the coordinates of the model; the ``spectrum``; the ``turn`` of the rows to the
+    axes; and the turn of rows whose axes are the frame ``across`` to these.
+    """
+    axes, turn, spectrum = principal_axes(gram, frame, n_components)
+    return {"axes": axes, "turn": turn, "spectrum": spectrum, "across": frame.T @ axes}
 
 
 def small_factors(rng, entries, n_components):

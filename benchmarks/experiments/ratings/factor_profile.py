@@ -24,7 +24,7 @@ from unittest import mock
 import numpy as np
 
 from ....algorithms.factorization.matrix_factorization import MatrixFactorization
-from ....algorithms.factorization.solvers import exchange, implicit
+from ....algorithms.factorization.solvers import implicit
 from ....kernels.factorization.lanes import LANES
 from ....kernels.vector import aligned
 from ....scheduler.threads import single_threaded_blas
@@ -68,13 +68,14 @@ def profile(R, n_components):
     """CPU milliseconds of an iteration by part, the medians of some fits after one that warms up."""
     found = []
     for _ in range(_REPEATS + 1):
-        clock, own = Clock(), exchange.ExchangedImplicit
+        clock, own = Clock(), implicit.ImplicitFeedback
         with contextlib.ExitStack() as stack:
             for owner, name, part in (
                 (implicit, "conjugate_rows", "steps"),
                 (own, "update", "turns"),
-                (own, "given", "gram"),
-                (exchange, "axes_of", "gram"),
+                (own, "shared_by", "gram"),
+                (implicit, "turned", "turns"),
+                (implicit, "axes_of", "gram"),
             ):
                 stack.enter_context(
                     mock.patch.object(owner, name, _method(clock, part, getattr(owner, name)))

@@ -258,12 +258,14 @@ def test_memory_of_ten_million_ratings(solver, most):
 
 def test_a_state_that_is_made_anew_is_as_loaded(ratings):
     """Also when a message comes late."""
-    program, data = object.__new__(AlternatingLeastSquares), [("users", (0, 2)), ("items", (0, 3))]
+    program = object.__new__(AlternatingLeastSquares)
+    rows = [(np.ones((n, 2)), np.zeros(n)) for n in (2, 3)]
+    data = [("users", (0, 2)), ("items", (0, 3))], rows
     state = program.load(data)
-    program.sync(state, [(0, "factors")])
+    program.sync(state, [("means", 0, "means")])
     renewed = program.renew(state)
     assert renewed == program.load(data)
-    program.sync(state, [(1, "late")])  # a message of before
+    program.sync(state, [("means", 1, "late")])  # a message of before
     assert renewed == program.load(data)
 
 
@@ -290,12 +292,12 @@ def test_the_client_receives_a_number_of_each_shard(cluster, ratings, name, monk
 
 
 def test_shards_of_least_squares_begin_again_as_they_began(ratings):
-    from stradask.algorithms.factorization.solvers.exchange import ExchangedImplicit
+    from stradask.algorithms.factorization.solvers.implicit import ImplicitFeedback
     from stradask.scheduler.sessions.local import LocalSession
 
-    made, plain = [], ExchangedImplicit.collect
+    made, plain = [], ImplicitFeedback.collect
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ExchangedImplicit, "collect", lambda *args: (made.append(args[0]), plain(*args))[1])
+        patch.setattr(ImplicitFeedback, "collect", lambda *args: (made.append(args[0]), plain(*args))[1])
         fitted(ratings, "implicit", reg=0.1)
     (program,) = made
     session = LocalSession(1)
@@ -343,17 +345,17 @@ def test_a_worker_that_joins_takes_part(ratings, name, monkeypatch):
 
 def test_workers_whose_axes_have_other_signs_agree(cluster, ratings, monkeypatch):
     """Linear algebra of another processor may find other signs: all workers turn rows to the axes of one."""
-    from stradask.algorithms.factorization.solvers import exchange
+    from stradask.algorithms.factorization.solvers import implicit
 
     expected = fitted(ratings, "implicit")
-    calls, found = itertools.count(), exchange.principal_axes
+    calls, found = itertools.count(), implicit.principal_axes
 
     def flipped(gram, frame, n_components):
         axes, turn, spectrum = found(gram, frame, n_components)
         signs = np.where((next(calls) >> np.arange(len(gram))) & 1, -1.0, 1.0).astype(gram.dtype)
         return axes * signs, turn * signs, spectrum
 
-    monkeypatch.setattr(exchange, "principal_axes", flipped)
+    monkeypatch.setattr(implicit, "principal_axes", flipped)
     far = fitted(ratings, "implicit", engine=cluster.scheduler_address)
     products = [model.user_factors_ @ model.item_factors_.T for model in (far, expected)]
     np.testing.assert_allclose(*products, rtol=1e-3, atol=1e-4)

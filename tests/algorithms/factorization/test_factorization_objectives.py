@@ -399,14 +399,18 @@ def test_draws_are_those_of_another_sampler_of_the_same_posterior():
     model.solver_, model.bias_reg_, model.reg_offset_ = "gibbs", None, (0.0, 0.0)
     program, draws = program_of(model, entries, settings_of(model), features, 3), []
 
-    def keep(info):
-        users, items = (part[:, 0] for part in program.factors)
-        table = np.outer(users, items) + np.add.outer(*program.biases)
-        # The prior of users is the one drawn for the next sweep, of which the distribution is the same.
-        precisions = program.precision, *(prior["bias"] for prior in program._priors)
-        draws.append([*table.ravel(), *np.log(precisions)])
+    draw_priors = program._draw_priors
 
-    run(program, program.schedule, max_rounds=1000, callback=keep)
+    def keep(rows, round_):
+        users, items = (factors[:, 0] for factors, _ in rows)
+        table = np.outer(users, items) + np.add.outer(*(biases for _, biases in rows))
+        # The priors are those drawn for the next sweep, of which the distribution is the same.
+        priors = draw_priors(rows, round_)
+        draws.append([*table.ravel(), *np.log([program.precision, *(prior["bias"] for prior in priors)])])
+        return priors
+
+    program._draw_priors = keep
+    run(program, program.schedule, max_rounds=1000)
     ours, theirs = np.array(draws)[100:], slow_gibbs(cells, values, table.shape, 1000, rng)[100:]
     assert [len(part) for part in ids] == [5, 4]
     for moment in (lambda x: x, lambda x: (x - theirs.mean(0)) ** 2):
