@@ -10,7 +10,7 @@ from ...errors import StradaskError, WorkerLost
 from ..history import Activity
 from ..parameters import ATTEMPTS
 from ..program import barriers as program_barriers
-from ..stores.copies import Copies, other_holders
+from ..stores.copies import SMALL, Copies, other_holders
 from ..stores.saved import check_complete, saved_block, saved_shard, twin_of
 from ..stores.shared_store import StoredState
 from ..stores.trial import copied, without_shards
@@ -24,7 +24,6 @@ from .routes import plan_routes
 from .worker import NAME
 
 _PATIENCE = 1.0  # seconds that workers which have just joined have to be ready, when others are
-_SMALL = 2**24  # bytes of a snapshot that the coordinator keeps itself, which survives more losses
 _log = logging.getLogger("stradask")
 
 
@@ -380,7 +379,7 @@ class ClusterSession(Migration):
         if len(workers) < 2 or not self._opened.keeps_copies:
             return None
         sizes = await self._calls("saved_bytes", dict.fromkeys(workers, ()), None)
-        if sum(size for (size,) in sizes) <= _SMALL:
+        if sum(size for (size,) in sizes) <= SMALL:
             return None
         self._n_copies += 1
         others, holders = other_holders(workers), {}

@@ -6,6 +6,8 @@ import numpy as np
 
 from ...errors import StradaskError
 
+SMALL = 2**24  # bytes of a snapshot that the coordinator keeps itself, which survives more losses
+
 
 class CopiesLost(StradaskError):
     """All workers that kept a part of a snapshot are gone."""

@@ -15,6 +15,7 @@ from ....datasets.document_files import is_compressed
 from ....errors import DataError
 from ....scheduler.engine import run
 from ....scheduler.place import open_place
+from ....scheduler.stores.copies import SMALL
 from ....scheduler.stores.saved import MOST_TRIED
 from ....scheduler.threads import own_threads
 
@@ -62,6 +63,7 @@ class StateBytes(NamedTuple):
     shards: Any  # of each: tokens with their topics, documents with their counts
     saved: Any  # of each, the part that snapshots have
     passing: float  # reading, laying out or handing over the largest shard takes, besides what stays of it
+    arrays: Any  # of each, what snapshots have before it is narrowed
 
 
 def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
@@ -75,8 +77,8 @@ def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
 
     if sampler in ("auto", "both"):
         parts = [bytes_of_state(name, n_topics, sizes, None, averages) for name in ("gibbs", "warp")]
-        shards, saved = (np.maximum(*both) for both in list(zip(*parts, strict=True))[:2])
-        return StateBytes(shards, saved, max(parts[0].passing, max(parts[0].shards)))
+        shards, saved, _, arrays = (np.maximum(*both) for both in zip(*parts, strict=True))
+        return StateBytes(shards, saved, max(parts[0].passing, max(parts[0].shards)), arrays)
     n_tokens, n_documents, longest, _, n_labels, _ = sizes
     if documents is None:
         own = document_class(int(np.sum(n_documents)), longest, n_topics)
@@ -89,18 +91,18 @@ def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
     topic = bytes_of_topic(n_topics)
     narrow = 1 if n_topics <= 256 else topic  # snapshots have the fewest bytes
     about = n_topics, n_tokens, n_documents, longest
-    saved = narrow * n_tokens
+    saved, arrays = narrow * n_tokens, topic * n_tokens
     if sampler == "warp":
-        token, rows, saved = 2 * topic + 4, 16 * n_documents, 2 * saved
+        token, rows, saved, arrays = 2 * topic + 4, 16 * n_documents, 2 * saved, 2 * arrays
     else:
         token, rows = topic + 4, documents.bytes_of(*about) if n_labels is None else 20 * n_labels
         if n_labels is None and issubclass(documents, PackedLists):
-            saved = saved + documents.bytes_saved(*about)
+            saved, arrays = saved + documents.bytes_saved(*about), arrays + rows
     sums = 4 * (row_width(n_topics) * n_documents if n_labels is None else n_labels) if averages else 0
     # Of a document its place and length, of a word where its tokens begin and how many are before them.
     shards = token * n_tokens + rows + sums + 16 * n_documents + 10 * sizes.n_words
     passing = max(LAYOUT * np.max(n_tokens), _bytes_to_read_one(sizes.sources))
-    return StateBytes(shards, saved + sums, passing)
+    return StateBytes(shards, saved + sums, passing, arrays + sums)
 
 
 def bytes_of_topic(n_topics):
@@ -200,7 +202,7 @@ def check_worker_memory(program, engine):
     needed_by = _needs(program, workers := place.memory())
     if all(_KERNELS + sum(needed_by(worker.n_threads)) <= worker.limit / 2 for worker in workers):
         return
-    workers = place.memory_after(WarmUp())
+    workers = place.memory_after(WarmUp(program.name, program.n_topics))
     needed_by = _needs(program, workers)
     pauses, ends = (
         dask.config.get(f"distributed.worker.memory.{name}", share) or math.inf
@@ -217,10 +219,11 @@ def check_worker_memory(program, engine):
 
 def _needs(program, workers):
     """Return a function of a worker's threads: the bytes that it holds, and those that it has at times."""
-    states, saved, passing = bytes_of_program(program)
+    states, saved, passing, arrays = bytes_of_program(program)
     n_threads = sum(worker.n_threads for worker in workers)
     trial = 2 * passing + 3 * max(states) if max(states) <= MOST_TRIED else 0  # see `stores.saved.differing`
-    kept = 2 if len(workers) > 1 else 0  # copies of a snapshot on a worker: of its parts and of another's
+    is_small = sum(arrays) <= SMALL  # then the coordinator keeps it (blocks are not packed at that time)
+    kept = 0 if is_small or len(workers) == 1 else 2  # copies of it on a worker: of its parts, of another's
 
     def needed_by(own_threads):
         share = own_threads / n_threads
@@ -293,13 +296,20 @@ def _refuse(program, worker, stays, passes, free, n_workers, limit):
 
 
 class WarmUp:
-    """Imports and compiles, on a worker, what stays in its memory during a fit."""
+    """Imports and compiles, on a worker, what stays in its memory during a fit with a sampler."""
+
+    def __init__(self, sampler="gibbs", n_topics=2):
+        both = {"auto": ("warp", "gibbs"), "warp": ("warp",), "light": ("light",)}
+        self.samplers = both.get(sampler, ("gibbs",))  # other ones draw much as gibbs does
+        self.n_topics = n_topics
 
     def __call__(self):
         """Draw the topics of a few tokens."""
         from ..corpus.shard_input import corpus_of_matrix
         from ..samplers.choose import program_of
 
-        corpus = corpus_of_matrix(sparse.csr_array(np.ones((4, 4), np.int32)), 1)
-        program = program_of("gibbs", corpus, 2, np.full(2, 0.1), np.full(4, 0.1), 0, in_process=True)
-        run(program, program.schedule, max_rounds=2)
+        corpus, priors = corpus_of_matrix(sparse.csr_array(np.ones((4, 4), np.int32)), 1), np.full(4, 0.1)
+        for name in self.samplers:
+            alpha = np.full(self.n_topics, 0.1)
+            program = program_of(name, corpus, self.n_topics, alpha, priors, 0, in_process=True)
+            run(program, program.schedule, max_rounds=2)

@@ -123,6 +123,12 @@ class TopicProgram(Program):
         """Arrays of all documents stay with the coordinator."""
         return vars(self) | {"rows": None, "labels": None}
 
+    def __setstate__(self, state):
+        """Bind copies of the samplers: those of the original have its shards, which would travel, too."""
+        vars(self).update(state)
+        self.samplers = tuple(sampler.with_program(self) for sampler in self.samplers)
+        self.sampler = self.samplers[self.stage]
+
     def _take_sampler(self, stage):
         """Let a sampler draw; early counts of warp would make a fitted alpha too large."""
         self.stage, self.sampler = stage, self.samplers[stage]

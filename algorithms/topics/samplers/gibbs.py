@@ -85,12 +85,18 @@ class Gibbs:
 
     def bound(self, program, corpus):
         """Make a copy for the shards and words of a program."""
-        bound = object.__new__(type(self))
-        vars(bound).update(copy.deepcopy(vars(self)), program=program)  # `copy` omits what workers do
+        bound = self.with_program(program)
+        vars(bound).update(copy.deepcopy(vars(self)))
         bound.schedule = bound.rotation(len(corpus.shards), program.at_once)
         bound.barrier = bound.schedule.between
         n_kept = bound.number_of_rows(corpus.frequency, program.background)
         bound.words = Words(corpus.frequency, bound.schedule.n_blocks, n_kept, bound.all_tokens)
+        return bound
+
+    def with_program(self, program):
+        """Make a shallow copy that is bound to a program; `copy` omits what workers do without."""
+        bound = object.__new__(type(self))
+        vars(bound).update(vars(self), program=program)
         return bound
 
     @property

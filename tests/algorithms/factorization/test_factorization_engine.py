@@ -139,7 +139,7 @@ def test_a_killed_worker_changes_no_bit_where_workers_keep_the_state(ratings, ki
     from stradask.scheduler.sessions import cluster as sessions
     from stradask.scheduler.stores.copies import Copies
 
-    monkeypatch.setattr(sessions, "_SMALL", 0)
+    monkeypatch.setattr(sessions, "SMALL", 0)
     monkeypatch.setattr(engine, "_KEEP_SECONDS", 0.0)
     returned, plain = [], engine.Engine._return_to
     monkeypatch.setattr(

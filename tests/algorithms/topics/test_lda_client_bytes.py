@@ -60,7 +60,7 @@ def answered(monkeypatch):
 def test_losses_cost_no_bit_where_workers_keep_snapshots(files, sampler, n_lost, monkeypatch, killing):
     for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):
         monkeypatch.setattr(engine, name, 0.0)
-    monkeypatch.setattr(cluster, "_SMALL", 0)
+    monkeypatch.setattr(cluster, "SMALL", 0)
     options = {"sampler": sampler, "n_groups": 6, "max_iter": 14, "random_state": 0}
     local = sd.LatentDirichletAllocation(K, **options).fit(files[1_600])
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
@@ -78,7 +78,7 @@ def test_answers_do_not_grow_with_the_tokens(client, files, answered, sampler, m
     """Snapshots after every sweep are among them: workers keep these."""
     for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):
         monkeypatch.setattr(engine, name, 0.0)
-    monkeypatch.setattr(cluster, "_SMALL", 0)
+    monkeypatch.setattr(cluster, "SMALL", 0)
     seen = {}
     for n_documents, path in files.items():
         before = answered[0]

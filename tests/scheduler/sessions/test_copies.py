@@ -17,7 +17,7 @@ def kept_by_workers(monkeypatch):
     """Snapshots of any size are kept by workers, after every round; returns them as they are made."""
     for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):
         monkeypatch.setattr(engine_module, name, 0.0)
-    monkeypatch.setattr(cluster_module, "_SMALL", -1)
+    monkeypatch.setattr(cluster_module, "SMALL", -1)
     monkeypatch.setattr(Program, "keeps_copies", True)
     made, copies = [], ClusterSession.copies
 
@@ -81,7 +81,7 @@ def test_workers_let_go_of_older_snapshots(fit, one_process, kept_by_workers):
 
 @pytest.mark.parametrize("keeps_copies", [False, True])
 def test_small_snapshots_come_to_the_coordinator(fit, one_process, monkeypatch, keeps_copies):
-    monkeypatch.setattr(cluster_module, "_SMALL", 10**6 if keeps_copies else -1)
+    monkeypatch.setattr(cluster_module, "SMALL", 10**6 if keeps_copies else -1)
     monkeypatch.setattr(Program, "keeps_copies", keeps_copies)
     for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):
         monkeypatch.setattr(engine_module, name, 0.0)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import re
 import threading
 
@@ -22,6 +23,7 @@ from stradask.errors import DataError
 from stradask.scheduler.allocation import WorkerMemory
 from stradask.scheduler.place import ClusterPlace, open_place
 from stradask.scheduler.stores.copies import narrowed
+from stradask.scheduler.stores.trial import without_shards
 
 NOWHERE = "tcp://127.0.0.1:1"
 
@@ -49,6 +51,19 @@ def test_a_shard_takes_what_is_counted(name, n_topics, sizes):
     counted = memory.bytes_of_program(made)
     assert bytes_of_arrays(state) == pytest.approx(counted.shards[0], rel=0.1)
     assert copied == pytest.approx(counted.saved[0], rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "n_topics"), [("gibbs", 40), ("gibbs", 300), ("warp", 40), ("light", 300)])
+def test_copies_that_workers_keep_are_counted_where_they_keep_them(name, n_topics, monkeypatch):
+    made = program(name, n_topics, 400, 150)
+    state = made.load(made.shards[0])
+    made.sampler.make_ready(state)
+    counted = memory.bytes_of_program(made).arrays[0]
+    assert sum(state[name].nbytes for name in made.saved) == pytest.approx(counted, rel=0.1)
+    workers = [WorkerMemory(0, 0, 1, True)] * 2
+    at_coordinator = memory._needs(made, workers)(1)[1]
+    monkeypatch.setattr(memory, "SMALL", 0)
+    assert memory._needs(made, workers)(1)[1] > at_coordinator
 
 
 def bytes_of_arrays(*states):
@@ -87,6 +102,10 @@ def test_shards_of_all_models_take_what_is_counted(model, known, n_topics, monke
     (made,) = programs
     states = [made.load(shard) for shard in made.shards]
     assert bytes_of_arrays(*states) == pytest.approx(sum(memory.bytes_of_program(made).shards), rel=0.2)
+    travels = pickle.dumps(without_shards(made))  # to each worker
+    assert len(travels) < len(pickle.dumps([shard["source"] for shard in made.shards])) / 3
+    again = pickle.loads(travels)
+    assert all(sampler.program is again for sampler in again.samplers)
 
 
 def test_short_texts_are_not_sent_to_disk_for_rows_that_are_not_made():
@@ -136,7 +155,8 @@ def test_workers_with_too_little_memory_are_refused_with_the_remedies(workers):
         memory.check_worker_memory(many, NOWHERE)
 
 
-def test_so_many_workers_as_are_advised_are_enough(workers):
+def test_so_many_workers_as_are_advised_are_enough(workers, monkeypatch):
+    monkeypatch.setattr(memory, "SMALL", 0)  # workers keep copies of snapshots
     found, _ = workers
     made = program("gibbs", 300, 400, 1500, 32)
     needed = sum(memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
@@ -159,7 +179,8 @@ def test_workers_with_plenty_of_memory_are_not_kept_waiting(workers):
     found += [WorkerMemory(4e9, 1e8, 2, True), WorkerMemory(math.inf, 1e8, 2, False)]
     memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
     assert not asked
-    memory.WarmUp()()
+    for sampler in ("auto", "light", "gibbs"):
+        memory.WarmUp(sampler, 300)()
 
 
 def test_files_that_a_worker_cannot_read_are_refused_before_they_are_read(workers, tmp_path, monkeypatch):
