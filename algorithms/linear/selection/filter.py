@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ...._typing import Matrix, RandomState, Vector
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ..._base import keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns, check_plain
@@ -153,6 +153,7 @@ class KnockoffSelection(Selector):
                     f"knockoff+ chooses {least:g} or more at once: take fdr={needed:g} or above, or offset=0",
                     stacklevel=2,
                 )
+            draft._warn_of_copies(X)
             if draft.kind == "fixed":
                 n, p = X.shape
                 W = draft._entry(X, check_targets(y, n, type(draft).__name__), n, p, rng)
@@ -179,6 +180,18 @@ class KnockoffSelection(Selector):
         if len(constant):
             raise DataError(f"column {constant[0]} is constant and has no knockoff: leave it out")
         return X.astype(np.float64)
+
+    def _warn_of_copies(self, X):
+        """Warn of columns that are another one, up to units: y says of neither more than of the other."""
+        close = np.abs(np.triu(np.atleast_2d(np.corrcoef(X, rowvar=False)), 1)) > 1 - 1e-12
+        if pairs := np.argwhere(close).tolist():
+            columns = vars(self).get("feature_names_in_", range(X.shape[1]))
+            named = shortened([(columns[first], columns[second]) for first, second in pairs[:3]])
+            warnings.warn(
+                f"{type(self).__name__}: columns are the same up to their units, in {len(pairs)} pair(s) "
+                f"such as {named}: which of a pair is chosen, if any, says nothing; leave one of each out",
+                stacklevel=3,
+            )
 
     def _difference(self, X, y, given, rng):
         """How much larger the coefficients of columns are than those of their copies."""

@@ -160,9 +160,8 @@ class StabilitySelection(Selector):
             with open_place(draft.engine, draft.n_jobs).tasks([(rows, y, given)]) as tasks:
                 try:
                     counts = np.sum(tasks.map(_chosen, work, unit="fit", **bar), axis=0)
-                except DataError:  # names the row of a half: a fit to all rows names that of X
-                    clone(base).fit(rows, y, **given)
-                    raise
+                except DataError as error:
+                    draft._refuse(base, rows, y, given, error)
             draft._store(counts, len(halves))
             if draft.q_ == rows.shape[1] > 1 and draft.n_selected is None:
                 warnings.warn(
@@ -172,6 +171,20 @@ class StabilitySelection(Selector):
                     stacklevel=2,
                 )
         return self
+
+    def _refuse(self, base, X, y, given, error):
+        """Raise the error of all rows, which names those of X, or that of a half of them."""
+        rows, short = X.shape[0], clone(base)
+        if "max_iter" in short.get_params(deep=False):
+            short.set_params(max_iter=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            short.fit(X, y, **given)
+        raise DataError(
+            f"{type(self).__name__} fits halves of the rows, drawn at random, and {type(base).__name__} "
+            f"refuses one of {rows // 2} of {rows} rows: {error}. Pass more rows, or an estimator that "
+            "fits so few"
+        ) from error
 
     def _check_path(self, base):
         follows = isinstance(base, (Lasso, ElasticNet, StructuredModel)) and hasattr(base, "path")

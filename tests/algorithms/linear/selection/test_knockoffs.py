@@ -162,3 +162,12 @@ def test_the_share_of_false_choices_is_bounded(kind):
         found.append((model.support_ & true).mean() * 3)
     assert np.mean(shares) <= 0.2 + 3 * np.std(shares) / np.sqrt(80)
     assert np.mean(found) > 0.3
+
+
+def test_equal_columns_are_named():
+    X = np.random.default_rng(0).standard_normal((60, P))
+    X[:, 9] = 2 - 3 * X[:, 1]
+    with pytest.warns(UserWarning, match=r"in 1 pair\(s\) such as \[\(1, 9\)\]: which of a pair"):
+        sd.KnockoffSelection(fdr=0.5, random_state=0).fit(X, X[:, 0])
+    X[:, 9] += 1e-3 * X[:, 0]
+    sd.KnockoffSelection(fdr=0.5, random_state=0).fit(X, X[:, 0])

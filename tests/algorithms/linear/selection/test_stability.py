@@ -110,6 +110,22 @@ def test_bad_input_is_refused():
         sd.StabilitySelection(make_pipeline(sd.Lasso())).fit(X, Y)
 
 
+def test_a_half_that_is_too_small_is_named_without_a_second_fit(monkeypatch):
+    rounds, fit = [], sd.SparseLogisticRegression.fit
+
+    def noted(model, X, *args, **options):
+        rounds.append((len(X), model.max_iter))
+        return fit(model, X, *args, **options)
+
+    monkeypatch.setattr(sd.SparseLogisticRegression, "fit", noted)
+    model = sd.StabilitySelection(sd.SparseLogisticRegression(), n_pairs=3, random_state=0)
+    with pytest.raises(DataError, match=r"SparseLogisticRegression refuses one of 30 of 60 .* holds 1 class"):
+        model.fit(X, np.arange(60) == 3)
+    assert rounds[-1] == (60, 1)
+    with pytest.raises(DataError, match=r"^y contains NaN in row 7: SparseLogisticRegression"):
+        model.fit(X, np.where(np.arange(60) == 7, np.nan, Y > 0))
+
+
 def test_a_choice_of_all_columns_says_nothing():
     with pytest.warns(UserWarning, match="every fit chose all 5 columns.*a stronger penalty than Lasso's"):
         model = sd.StabilitySelection(sd.Lasso(alpha=1e-9), n_pairs=2).fit(X[:, :5], Y)
