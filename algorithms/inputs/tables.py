@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import is_classifier
 
 from ...datasets.parquet import ParquetTable, is_parquet, parts_of, read_footer, read_part, with_folders
 from ...datasets.row_files import row_format
@@ -33,7 +32,7 @@ from .pieces import gathered, is_dask, is_frame
 from .reduced import reduced
 from .streamed import share_of_parts
 from .table_columns import TableColumns, with_table_columns
-from .targets import all_weights, plain_labels
+from .targets import CheckedScore, all_weights, check_scored
 
 _FILES = 16  # whose footers a task reads
 
@@ -382,13 +381,9 @@ def scored_rows(model, X, y, sample_weight=None):
 
         return scored_files(model, X, y, sample_weight)
     if not is_parquet(X):
-        if sample_weight is None or y is None:
-            return X, y, sample_weight
-        rows = y
-        if is_dask(sample_weight):
-            sample_weight = gathered(sample_weight, "dask")
-            rows = sample_weight if is_dask(y) else y  # whose length may be unknown
-        return X, y, all_weights(sample_weight, len(rows))
+        y, sample_weight = (gathered(values, "dask") for values in (y, sample_weight))
+        check_scored(X, y, type(model).__name__)
+        return X, y, None if sample_weight is None else all_weights(sample_weight, len(y))
     table = X if isinstance(X, ParquetTable) else ParquetTable(X)
     rows = given_rows(model, table)
     if y is None:
@@ -405,7 +400,7 @@ def scored_rows(model, X, y, sample_weight=None):
     return rows, target, weights
 
 
-class ScoresFiles:
+class ScoresFiles(CheckedScore):
     """For models that fit to files of rows: `score` takes them, too."""
 
     predict: Any
@@ -427,14 +422,7 @@ class ScoresFiles:
         X, y, sample_weight = scored_rows(self, X, y, sample_weight)
         if y is None:
             raise DataError("score needs y, the targets of X")
-        return float(self._scored(y, self.predict(X, offset=offset), sample_weight))
-
-    def _scored(self, y, predicted, sample_weight):
-        from sklearn.metrics import accuracy_score, r2_score
-
-        if is_classifier(self):
-            return accuracy_score(plain_labels(y), predicted, sample_weight=sample_weight)
-        return r2_score(y, predicted, sample_weight=sample_weight)
+        return self._score_predicted(y, self.predict(X, offset=offset), sample_weight)
 
 
 def _warned(model, X, unknown):

@@ -1,10 +1,10 @@
 """Checks of targets, labels, weights, penalty factors and offsets."""
 
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -12,6 +12,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from ..._typing import Matrix, Vector
 from ...errors import DataError, shortened
 from .matrices import _as_data_errors, check_matrix, check_plain, check_text, check_vector, named
+from .pieces import gathered
 from .texts import reworded
 
 _WIDEST_SPAN = 300.0  # of an offset: means that differ by 130 digits
@@ -170,7 +171,25 @@ def plain_labels(y):
     return y
 
 
-class _CheckedScore:
+def check_scored(X, y, name):
+    """Refuse targets or labels of a score of another number of rows, missing or infinite; name the row."""
+    if y is None:
+        raise DataError("score needs y, the targets of X")
+    check_plain("y", y)
+    n_samples = len(X) if isinstance(X, (list, tuple)) else getattr(X, "shape", (None,))[0]
+    if isinstance(n_samples, Integral):  # that of a Dask collection may be unknown
+        check_length("y", y, n_samples)
+    values = np.asarray(y)
+    if values.dtype.kind not in "fO":
+        return
+    suspects = np.argwhere(~np.isfinite(values)) if values.dtype.kind == "f" else np.ndindex(values.shape)
+    for at in map(tuple, suspects):
+        _check_present(values[at], at[0], name)
+
+
+class CheckedScore:
+    """`score` of targets or labels that are checked."""
+
     def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
         """Score predictions: the share of right labels of a classifier, R^2 of a regression.
 
@@ -187,15 +206,29 @@ class _CheckedScore:
         float
             At most 1.
         """
+        y, sample_weight = (gathered(values, "dask") for values in (y, sample_weight))
+        check_scored(X, y, type(self).__name__)
         weights = sample_weight if sample_weight is None else all_weights(sample_weight, len(y))
-        return float(super().score(X, plain_labels(y), weights))  # type: ignore[misc]
+        return self._score_predicted(y, self.predict(X), weights)  # type: ignore[attr-defined]
+
+    def _score_predicted(self, y, predicted, weights):
+        """Compare targets with predictions, which may be a Dask collection."""
+        predicted = gathered(predicted, "dask")
+        check_length("y", y, len(predicted))
+        return float(self._scored(plain_labels(y), predicted, weights))
+
+    def _scored(self, y, predicted, weights):
+        from sklearn.metrics import accuracy_score, r2_score
+
+        metric = accuracy_score if is_classifier(self) else r2_score
+        return metric(y, predicted, sample_weight=weights)
 
 
-class AccuracyMixin(_CheckedScore, ClassifierMixin):
+class AccuracyMixin(CheckedScore, ClassifierMixin):
     """scikit-learn's `score` of classifiers, for labels in all containers that `fit` takes."""
 
 
-class R2Mixin(_CheckedScore, RegressorMixin):
+class R2Mixin(CheckedScore, RegressorMixin):
     """scikit-learn's `score` of regressions, for weights that `fit` takes."""
 
 

@@ -20,7 +20,7 @@ from ...scheduler.wire import WIDE_FORMATS
 from .._base import ENGINES, Estimator, keep_parameters
 from ..inputs.dask_arrays import engine_for
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
-from ..inputs.targets import all_weights, check_names, check_weights, with_weight
+from ..inputs.targets import all_weights, check_names, check_scored, check_weights, with_weight
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
 from .training.fitting import (
@@ -402,6 +402,7 @@ class TorchEstimator(Estimator):
             raise DataError(f"{name}.score needs y: pass it, or a data set of pairs (x, y)")
         engine = engine_for(X, self.engine)
         found, y, sample_weight = (gathered(part, engine) for part in (self.predict(X), y, sample_weight))
+        check_scored(found, y, name)
         weights = sample_weight if sample_weight is None else all_weights(sample_weight, len(found))
         return float(metric(y, found, sample_weight=weights))
 

@@ -162,6 +162,11 @@ def test_bad_input_is_refused_and_changes_nothing(case):
             weights = BAD_WEIGHTS[name](np.ones(N))
             score = lambda w=weights: case.fitted.score(X, given.y, sample_weight=w)  # noqa: E731
             refuse(f"score, {name}", score, WORDS[f"weights, {name}"])
+    if case.takes("y", "score") and given.y is not None and given.y.ndim == 1:
+        for name in ("a row less", "missing") if given.y.dtype.names is None else ():
+            y = BAD_Y[name](given.y)
+            score = lambda y=y: case.fitted.score(X, y)  # noqa: E731
+            refuse(f"score, y, {name}", score, words_of(case, f"y, {name}"))
     changes = BAD_X | TEXTS | MISFITS if case.has_columns else TEXTS if case.data == "ratings" else {}
     for name, change in changes.items():
         wrong = given._replace(X=change(X))

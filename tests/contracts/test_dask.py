@@ -144,6 +144,10 @@ def test_answers_to_arrays_are_lazy(case):
         assert isinstance(found, da.Array)
         assert (found.chunks[0], found.dtype) == (given.X.chunks[0], expected.dtype)
         assert_close(found.compute(scheduler="threads"), expected, name)
+    if case.takes("y", "score") and np.ndim(given.y) == 1 and given.y.dtype.names is None:
+        for X in (given.X, of_unknown_length(case, N).X):
+            with pytest.raises(DataError, match=f"y has {N - 1} rows, but X has {N}"):
+                case.fitted.score(X, da.from_array(given.y[:-1]))
 
 
 def fit(case, lazy, model):

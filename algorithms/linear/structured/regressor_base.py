@@ -8,7 +8,9 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from ...._typing import Array, Callback, Matrix, Vector
 from ..._base import documented
 from ...inputs.matrices import check_vector
+from ...inputs.pieces import gathered
 from ...inputs.tables import scored_rows
+from ...inputs.targets import check_length
 from ..predictions import applied, linear_predictor
 from ..vocabulary import PATH_DOCS
 from .base import StructuredModel
@@ -129,7 +131,8 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         from sklearn.metrics import d2_pinball_score, d2_tweedie_score, r2_score
 
         X, y, sample_weight = scored_rows(self, X, y, sample_weight)
-        predicted = self.predict(X, offset=offset, exposure=exposure)
+        predicted = gathered(self.predict(X, offset=offset, exposure=exposure), "dask")
+        check_length("y", y, len(predicted))
         power, loss = self._power_of_loss, self._make_loss()
         if isinstance(loss, Pinball):
             return float(d2_pinball_score(y, predicted, sample_weight=sample_weight, alpha=loss.quantile))
