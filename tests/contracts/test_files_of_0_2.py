@@ -25,6 +25,10 @@ RESUMED, FLOAT32 = 1e-8, 1e-4
 REMEDIES: dict[str, str] = {}  # by the name of a case: words of the error where its checkpoint is not read
 
 
+def class_of(name):
+    return name.partition(",")[0]
+
+
 def _read_data(case, files):
     """The data of a case as they were: random streams of the cases change."""
     prefix = f"data/{case.data}"
@@ -49,9 +53,15 @@ def files():
         return dict(archive)
 
 
-def test_no_case_of_0_2_is_gone():
-    assert {name.removesuffix("/model") for name in NAMES if name.endswith("/model")} <= {
-        c.name for c in CASES
+def test_every_class_has_files():
+    """Classes that are newer have no files of 0.2, and would be named here."""
+    models, resumed = (
+        {name.removesuffix(end) for name in NAMES if name.endswith(end)} for end in ("/model", "/resumed")
+    )
+    assert resumed <= models <= {case.name for case in CASES}
+    assert set(map(class_of, models)) == {class_of(case.name) for case in CASES}
+    assert set(map(class_of, resumed)) == {
+        class_of(case.name) for case in CASES if case.takes("checkpoint", "__init__")
     }
 
 

@@ -66,7 +66,7 @@ def changes(case):
         for factor in (1e-6, 1e6):
             changed[f"covariates, {factor:g}"] = lambda given, f=factor: covariates_changed(given, f), same
         changed["covariates, shift"] = lambda given: covariates_changed(given, 1.0, FAR), same
-    numbers = case.data in ("regression", "tasks", "table", "documents and numbers")
+    numbers = case.data in ("tasks", "table", "documents and numbers") or case.data.startswith("regression")
     if numbers or case.data in ("counts", "survival"):
         for factor in (1e-6, 1e6):
             changed[f"target, {factor:g}"] = (
@@ -120,8 +120,8 @@ def new(case):
 
 def tolerance(case, kind):
     """Draws end where their mode was found, or are few; numbers far from zero lose digits."""
-    if case.variant == "groups":  # 50 of one chain, some 5 effective ones
-        return 0.1
+    if case.variant == "groups":  # 50 of one chain, which other seeds move by .02; the fault moves them by 1
+        return 0.04
     return 1e-3 if case.scales == "prior" else 1e-5 if kind in ("shift", "target shift", "offset") else 1e-8
 
 
