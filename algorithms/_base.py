@@ -24,7 +24,7 @@ from .inputs.pieces import is_lazy
 
 _MOST = 2**63  # scikit-learn keeps numbers in 64 bits
 _MOST_TEXT = 280  # characters of a message, about
-_PLAIN = {int, float, str, bool, type(None)}  # types of values that stay what they are
+_PLAIN = {int, float, str, bool, type(None), np.float64, np.int64}  # types of values that stay what they are
 _NO_PARAMETERS = {"self", "__class__"}  # of the locals of a constructor
 _PRINTERS = {"_changed_params", "_safe_repr", "_pprint_estimator", "_get_params_html"}  # of scikit-learn
 
