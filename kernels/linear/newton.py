@@ -181,7 +181,7 @@ def _products(A, rows, h):
 
 
 @nb.njit(**KERNEL, **INNER)
-def visited(b, wrong, P, few, rows):
+def _visited(b, wrong, P, few, rows):
     """Put columns that move into `rows`; return how many: those with coefficients or without penalty, and
     those that break the conditions.
 
@@ -259,7 +259,7 @@ def minimise(A, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_intercept,
             violation = max(violation, wrong[j])
         if violation <= tol:
             break
-        k = visited(b, wrong, P, few, rows)
+        k = _visited(b, wrong, P, few, rows)
         if flat:
             for i in range(n):
                 h[i] = max(h[i], damping * weights[i])

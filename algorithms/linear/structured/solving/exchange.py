@@ -15,11 +15,16 @@ algorithms", Operations Research 2020, exchange columns so for an l0 penalty.
 
 import numpy as np
 
-from .....kernels.linear.exchanges import FALL, TRIED, exchange_columns, lowest_point
+from .....kernels.linear.blocks import minimise_columns
+from .....kernels.linear.exchanges import TRIED, exchange_columns
+from .....kernels.linear.newton import STEPS, judge_columns
 from ..penalties import BlockPenalty
+from .second_order import visited
 
 _MOST_COLUMNS = 1000  # whose products are computed
-_MOST = 100  # exchanges that are kept: a cap
+_MOST, _MOST_SWEEPS = 100, 20_000  # exchanges that are kept, and sweeps of a descent: caps
+_FALL = 1e-5  # of the objective, for an exchange to be kept: what descent leaves is less
+_ALIKE = 1e-6  # of objectives, between starts that led to one point
 
 
 def can_exchange(solver, penalty):
@@ -30,16 +35,48 @@ def can_exchange(solver, penalty):
 
 
 def search(solver, penalty, strengths, tolerances, tol):
-    """Go to the lowest of three points of the working set, of a quadratic loss: see `lowest_point`.
+    """Go to the lowest of three points of the working set, of a quadratic loss.
 
-    `strengths`, `tolerances`: of the way to the first; the last strength is 1.
+    The first is at the end of falling `strengths`, the last of them 1. To the second columns get coefficients
+    by and by, those first that break the conditions most. The third is reached from the norm. From each
+    columns are exchanged.
     """
     on, places, H, g, steps = _model(solver, penalty)
-    b, most_chosen = solver.B[places, 0], len(solver.f) // 2  # as many fit the rows as well
-    P, path = penalty.table.take(places, axis=1), np.stack([strengths, tolerances])
-    value = solver.objective(penalty)
-    lowest_point(H, g, b, steps, P, path, value, most_chosen, penalty.gamma, penalty.kind, tol)
-    _move(solver, on, places, b)
+    start, P = solver.B[places, 0], penalty.table.take(places, axis=1)
+    lam, l1, _, low, high = P
+    value, scores, is_free = solver.objective(penalty), np.empty(len(on)), lam + l1 == 0
+
+    def descend(b, G, steps=steps, strength=1.0, tol=tol, kind=penalty.kind):
+        terms = steps, strength * lam, strength * l1, low, high, penalty.gamma, kind, tol
+        minimise_columns(H, G, b, *terms, _MOST_SWEEPS, len(b))
+
+    def judged(b, G):
+        return judge_columns(b, -G, P, penalty.gamma, penalty.kind, False, scores)
+
+    def rise(b, G):
+        return value + 0.5 * float((b - start) @ (g + G)) + judged(b, G)[0] - cost
+
+    P[2], cost = 0.0, 0.0  # H has the ridge
+    cost = judged(start, g)[0]
+    points = [(start.copy(), g.copy()) for _ in range(3)]
+    for strength, enough in zip(strengths, tolerances, strict=True):
+        descend(*points[0], strength=strength, tol=enough)
+    for _ in range(STEPS):
+        if judged(*points[1])[-1] <= tol:
+            break
+        moves = visited(scores, (points[1][0] != 0) | is_free, True)
+        descend(*points[1], steps=np.where(moves, steps, 0.0))
+    descend(*points[2], kind=0)
+    descend(*points[2])
+    ends, last = [], np.inf
+    for end, b, G in sorted(((rise(*point), *point) for point in points), key=lambda point: point[0]):
+        terms = steps, lam, l1, low, high, penalty.gamma, penalty.kind, tol, _FALL * abs(end), _MOST, 0
+        if abs(end - last) > _ALIKE * abs(end) and 2 * np.count_nonzero(b) <= len(solver.f):
+            while exchange_columns(H, G, b, *terms):
+                descend(b, G)
+        ends.append((rise(b, G), b))
+        last = end
+    _move(solver, on, places, min(ends, key=lambda pair: pair[0])[1])
 
 
 def exchange(solver, penalty, tol):
@@ -52,14 +89,14 @@ def exchange(solver, penalty, tol):
         lam, l1, _, low, high = penalty.table.take(places, axis=1)
         terms = steps, lam, l1, low, high, penalty.gamma, penalty.kind, tol
         for first in range(1 if exact else TRIED):
-            least, most = (FALL * abs(value), _MOST) if exact else (-np.inf, 1)
+            least, most = (_FALL * abs(value), _MOST) if exact else (-np.inf, 1)
             b = solver.B[places, 0]
             if not exchange_columns(H, g.copy(), b, *terms, least, most, first):
                 return
             _move(solver, on, places, b)
             solver.descend(penalty, tol)
             now = solver.objective(penalty)
-            if now < value - FALL * abs(value):
+            if now < value - _FALL * abs(value):
                 break
             solver.restore(state)
         else:
