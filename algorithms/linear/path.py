@@ -1,28 +1,19 @@
 """Paths: the coefficients of Lasso and elastic net for a falling sequence of penalties."""
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ..._typing import Engine, Matrix, RandomState, Vector
-from ...errors import DataError, shortened
-from ..inputs.matrices import check_matrix, check_vector
-from ..inputs.targets import (
-    check_alphas,
-    check_offset,
-    check_penalty_factor,
-    check_start,
-    check_targets,
-    check_weights,
-)
+from ...errors import DataError
+from ..inputs.targets import check_start
 from .sparse import least_squares
-from .sparse.fitting import SHORT, Design, warn_short
+from .sparse.fitting import SHORT, warn_short
 from .sparse.moments import problem_of
-
-_MOST_ALPHAS = 1_000_000  # a slip of the keyboard, not a path
+from .vocabulary import path_alphas
 
 
 def lasso_path(
@@ -192,43 +183,31 @@ def enet_path(
     >>> alphas, coefs.shape, intercepts.round(1)
     (array([1. , 0.1]), (10, 2), array([152.1, 152.1]))
     """
-    _check_kind(Real, l1_ratio=l1_ratio, eps=eps, tol=tol)
-    _check_kind(Integral, n_alphas=n_alphas, max_iter=max_iter, verbose=verbose)
-    _check_kind((bool, np.bool_), return_n_iter=return_n_iter, sparse_coefs=sparse_coefs, positive=positive)
-    _check_kind((bool, np.bool_), fit_intercept=fit_intercept, standardize=standardize)
-    limits = {"l1_ratio": (l1_ratio, 1), "tol": (tol, 2**63), "max_iter": (max_iter, 2**63)}
-    for parameter, (value, most) in limits.items():
-        if not 0 <= value <= most:
-            raise DataError(f"{parameter} must lie between 0 and {most}")
+    from .elastic_net import ElasticNet
+
     name = "lasso_path" if l1_ratio == 1 else "enet_path"
-    columns = check_matrix(name, X)
-    n_samples, n_features = columns.shape
-    y = check_targets(check_vector(y, n_samples), n_samples, name)
-    if y.ndim == 2:
+    model = ElasticNet(
+        l1_ratio=l1_ratio,
+        fit_intercept=fit_intercept,
+        max_iter=max_iter,
+        tol=tol,
+        positive=positive,
+        penalty_factor=penalty_factor,
+        standardize=standardize,
+        engine=engine,
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
+    model._validate_params()
+    if np.ndim(y) == 2:
         raise DataError(
-            f"y has the shape {y.shape}, and {name} takes one target: call it for each column of y "
+            f"y has the shape {np.shape(y)}, and {name} takes one target: call it for each column of y "
             "(scikit-learn's solves the multi-task problem here, which is another one)"
         )
-    offset = check_offset(offset, n_samples, 1)
-    y = y if offset is None else y - offset
-    design = Design.make(
-        columns,
-        check_weights(check_vector(sample_weight, n_samples), n_samples),
-        check_penalty_factor(penalty_factor, n_features),
-        standardize=standardize,
-        fit_intercept=fit_intercept,
-        positive=positive,
-        engine=engine,
-        allow_rows=True,
-    )
-    is_grid = alphas is None or isinstance(alphas, Integral)
-    if is_grid:
-        n_alphas = n_alphas if alphas is None else alphas
-    else:
-        alphas = check_alphas(alphas)
-    problem = problem_of(design, y, n_alphas if is_grid else len(alphas))
-    if is_grid:
-        alphas = alpha_grid(lambda: largest_alpha(design, y, l1_ratio, problem), l1_ratio, eps, n_alphas)
+    design, y = model._problem(X, y, sample_weight, offset)
+    n_features, alphas = design.n_features, n_alphas if alphas is None else alphas
+    problem = problem_of(design, y, alphas if isinstance(alphas, Integral) else np.size(alphas))
+    alphas = path_alphas(alphas, eps, lambda: largest_alpha(design, y, l1_ratio, problem))
     fits, _ = least_squares.solve_squared(
         design,
         y,
@@ -243,10 +222,9 @@ def enet_path(
         label=name,
     )
     alphas = alphas[: len(fits)]
-    warn_of_path(name, alphas, fits, tol, max_iter, columns.dtype)
-    results = [alphas, stacked(fits, n_features, columns.dtype), np.array([fit.gap_absolute for fit in fits])]
-    if not sparse_coefs:
-        results[1] = results[1].toarray()
+    warn_of_path(name, alphas, fits, tol, max_iter, design.X.dtype)
+    coefs, gaps = stacked(fits, n_features, design.X.dtype), np.array([fit.gap_absolute for fit in fits])
+    results = [alphas, coefs if sparse_coefs else coefs.toarray(), gaps]
     if return_n_iter:
         results.append([fit.rounds for fit in fits])
     if fit_intercept:
@@ -254,43 +232,11 @@ def enet_path(
     return tuple(results)
 
 
-def _check_kind(kind, **given):
-    """Check the types of arguments; their values are checked where they are used."""
-    for name, value in given.items():
-        if not isinstance(value, kind):
-            raise DataError(f"{name} cannot be {shortened(value)}: see the kinds of the parameters")
-
-
 def largest_alpha(design, y, l1_ratio, problem=None):
     """Find the least alpha at which every penalised coefficient is zero; `problem` as in `solve_squared`."""
     if problem and problem.sound:
         return problem.alpha_max(l1_ratio)
     return least_squares.largest_alpha(design, y, l1_ratio)
-
-
-def alpha_grid(largest_of, l1_ratio, eps, n_alphas):
-    """Lay out falling penalties, from the smallest at which every penalised coefficient is zero.
-
-    ``largest_of()`` finds that one. `l1_ratio`: above 0. `eps`: smallest over largest. Returns array
-    (n_alphas,). Raises DataError: For ``l1_ratio=0``, where no alpha is large enough, and for `eps` or
-    `n_alphas` out of range.
-    """
-    if l1_ratio == 0:
-        raise DataError("l1_ratio=0 leaves no largest alpha to begin a path with: give the alphas themselves")
-    if not 0 < eps <= 1:
-        raise DataError(f"eps must be above 0 and at most 1, got {shortened(eps)}")
-    if n_alphas < 1:
-        raise DataError(f"a path needs one alpha or more, got n_alphas={shortened(n_alphas)}")
-    if n_alphas > _MOST_ALPHAS:
-        raise DataError(f"n_alphas is above {_MOST_ALPHAS:,}: a path is that many models")
-    largest = largest_of()
-    if not np.isfinite(largest):
-        raise DataError(
-            f"l1_ratio={shortened(l1_ratio)} is too near to 0 for a largest alpha: give the alphas themselves"
-        )
-    if largest == 0:  # nothing but zero models
-        return np.full(n_alphas, np.finfo(np.float64).resolution)
-    return np.geomspace(largest, largest * eps, n_alphas)
 
 
 def stacked(fits, n_features, dtype):

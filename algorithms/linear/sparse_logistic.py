@@ -3,7 +3,6 @@
 import copy
 import functools
 import warnings
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,14 +11,13 @@ from sklearn.utils._param_validation import StrOptions
 from ..._typing import Array, Callback, Engine, Matrix, Vector
 from .._base import documented, keep_parameters, weights_differ
 from ..inputs.tables import fitted_table
-from ..inputs.targets import check_alphas
 from .classifier import LinearClassifier
-from .path import alpha_grid, warn_of_path
+from .path import warn_of_path
 from .sparse import classes
 from .sparse.classes import largest_alpha
 from .sparse.fitting import SparseCoefficients, ownership
 from .sparse.labels import before, pose, solve_classes, take
-from .vocabulary import COLUMNS, FIT_DOCS, PATH_DOCS
+from .vocabulary import COLUMNS, FIT_DOCS, PATH_DOCS, path_alphas
 
 
 @documented(FIT_DOCS | PATH_DOCS)
@@ -253,9 +251,7 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         self._validate_params()
         problem, name = copy.copy(self)._pose(X, y, sample_weight, offset), type(self).__name__
         design, ratio = problem.design, self.l1_ratio
-        if isinstance(alphas, Integral):
-            alphas = alpha_grid(lambda: largest_alpha(problem.columns(), ratio), ratio, eps, alphas)
-        alphas = check_alphas(alphas)
+        alphas = path_alphas(alphas, eps, lambda: largest_alpha(problem.columns(), ratio))
         penalties = [design.penalty(alpha, ratio) for alpha in alphas]
         options = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
         fits, _ = classes.solve(problem.columns(self.n_jobs), penalties, label=name, **options)

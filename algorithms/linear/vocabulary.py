@@ -5,7 +5,11 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ...errors import DataError, shortened
 from .._base import ENGINES
+from ..inputs.targets import check_alphas
+
+_MOST_ALPHAS = 1_000_000  # a slip of the keyboard, not a path
 
 CONSTRAINTS: dict = {
     "fit_intercept": ["boolean"],
@@ -67,3 +71,26 @@ PATH_DOCS = {
     dual_gaps : ndarray of shape (n_alphas,)
         NaN where no gap is known.""",
 }
+
+
+def path_alphas(alphas, eps, largest_of):
+    """Check the strengths of a path, or lay out a number of them; return them in falling order.
+
+    These fall from ``largest_of()``, the least at which every penalised coefficient is zero, to `eps` times
+    that.
+    """
+    if not isinstance(alphas, Integral):
+        return check_alphas(alphas)
+    if not (isinstance(eps, Real) and 0 < float(eps) <= 1):
+        raise DataError(f"eps must be above 0 and at most 1, got {shortened(eps)}")
+    if not 1 <= int(alphas) <= _MOST_ALPHAS:
+        raise DataError(f"a path has 1 to {_MOST_ALPHAS:,} alphas, got {shortened(alphas)}")
+    largest = largest_of()
+    if not np.isfinite(largest):
+        raise DataError(
+            "no alpha makes all coefficients zero, as with l1_ratio=0, so that a path has no start: "
+            "give the alphas themselves"
+        )
+    if largest == 0:  # nothing but zero models
+        return np.full(alphas, np.finfo(np.float64).resolution)
+    return np.geomspace(largest, largest * eps, alphas)

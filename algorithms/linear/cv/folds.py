@@ -19,13 +19,14 @@ from ....scheduler.tasks import Load
 from ....scheduler.threads import own_threads, single_threaded_blas
 from ...inputs.targets import check_class_weights, check_weights
 from ..losses import loss_of, squared
-from ..path import alpha_grid, stacked
+from ..path import stacked
 from ..sparse import classes
 from ..sparse.classes import ClassColumns
 from ..sparse.fitting import SHORT, Design
 from ..sparse.least_squares import LeastSquares
 from ..sparse.moments import affords, constant_in, moments_of, shift_of
 from ..sparse.solution import Solution
+from ..vocabulary import path_alphas
 from .evaluation import path_scorer, score_path
 
 
@@ -203,8 +204,8 @@ class PathProblem:
         return classes.largest_alpha(self.class_columns(design), l1_ratio)
 
     def grid(self, X, l1_ratio, eps, n_alphas):
-        """Return the falling alphas for all rows; see `alpha_grid`."""
-        return alpha_grid(lambda: self.alpha_max(X, l1_ratio), l1_ratio, eps, n_alphas)
+        """Return the falling alphas for all rows; see `path_alphas`."""
+        return path_alphas(n_alphas, eps, lambda: self.alpha_max(X, l1_ratio))
 
     def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
         """Solve for falling alphas; Ctrl-C raises KeyboardInterrupt, as a part of a path cannot be judged."""

@@ -15,9 +15,9 @@ from scipy import sparse
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.dask_arrays import engine_for, is_dask
-from ..path import alpha_grid
 from ..sparse.moments import MomentProblem, QuadraticTerms
 from ..sparse.row_moments import about, affords_blocks, opened_blocks
+from ..vocabulary import path_alphas
 from .folds import Path, PathProblem
 
 _SQUARED = {"mse", "deviance", "neg_mean_squared_error"}  # scores that are minus the squared error
@@ -114,7 +114,7 @@ class MomentSearch:
 
     def grid(self, l1_ratio, eps, n_alphas):
         """Return the falling alphas for all rows."""
-        return alpha_grid(lambda: self.whole.alpha_max(l1_ratio), l1_ratio, eps, n_alphas)
+        return path_alphas(n_alphas, eps, lambda: self.whole.alpha_max(l1_ratio))
 
     def path(self, l1_ratio, alphas):
         """Solve for all rows: `Path` or None."""

@@ -206,7 +206,9 @@ class MomentProblem:
         self.sound &= bool(self.y_y > _DOUBTFUL * max(self.y_size, self.y_mean**2))
 
     def alpha_max(self, l1_ratio):
-        """The least alpha at which every coefficient is zero."""
+        """The least alpha at which every coefficient is zero; infinite for ``l1_ratio=0``."""
+        if l1_ratio == 0:
+            return np.inf
         pulls = self.products if self.terms.positive else np.abs(self.products)
         return max(float((pulls / self.l1_factors).max(initial=0.0)), 0.0) / l1_ratio
 

@@ -30,6 +30,7 @@ from ...inputs.targets import (
     check_weights,
 )
 from ..sparse.fitting import SparseCoefficients, check_shapes
+from ..vocabulary import path_alphas
 from .losses import Loss
 from .named_groups import groups_by_name
 from .penalties import BlockPenalty, GivenPenalty, Penalty
@@ -46,7 +47,6 @@ from .solving.problem import (
     begin_lower,
     least_alpha,
     null_predictor,
-    path_of,
     scale_of,
     smoothed,
     so_far,
@@ -364,7 +364,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
     def _whole_path(self, problem, alphas, eps, *, single=True):
         """Strengths, coefficients, intercepts and gaps; of one output without its axis if `single`."""
-        alphas = path_of(self, problem, alphas, eps)
+        alphas = path_alphas(alphas, eps, lambda: self._largest_alpha(problem))
         fits = list(self._fit_path(problem, alphas))
         p = problem.columns.n_features
         coefs = np.stack([problem.blocks.summed(fit.B, p).T for fit in fits], axis=-1)

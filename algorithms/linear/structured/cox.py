@@ -29,7 +29,6 @@ from .base import StructuredModel
 from .cox_loss import PartialLikelihood
 from .named import PENALTIES, named_terms
 from .penalties import Penalty
-from .solving.problem import path_of
 from .sparse_glm import GROUPS, SHARED
 from .survival import check_times, concordance, inference
 
@@ -474,11 +473,8 @@ class CoxRegression(SummarisedModel, StructuredModel):
         """
         self._validate_params()
         problem = copy.copy(self)._pose(X, y, sample_weight, offset, entry, strata)
-        alphas = path_of(self, problem, alphas, eps)
-        fits = list(self._fit_path(problem, alphas))
-        p = problem.columns.n_features
-        coefs = np.stack([problem.blocks.summed(fit.B, p)[:, 0] for fit in fits], axis=-1)
-        return alphas, coefs, np.array([fit.gap for fit in fits])
+        alphas, coefs, _, gaps = self._whole_path(problem, alphas, eps)
+        return alphas, coefs, gaps
 
     def _check_state(self):
         super()._check_state()

@@ -20,10 +20,10 @@ from ...inputs.targets import check_weights
 from ..cv.evaluation import path_scorer
 from ..cv.folds import Path
 from ..cv.path_cv import CV_CONSTRAINTS, CV_DOCS, PathCV
+from ..vocabulary import path_alphas
 from .base import StructuredModel
 from .mean_loss import MeanLoss
 from .regressor_base import StructuredRegressor
-from .solving.problem import path_of
 from .sparse_glm import SparseGLM
 
 _LOSSES = ("deviance", "loss")  # scores that are minus the loss of the model
@@ -77,7 +77,7 @@ class ModelPath:
     def grid(self, X, l1_ratio, eps, n_alphas):
         """Return the falling alphas for all rows."""
         model, problem = self.pose(X, l1_ratio, self.weights)
-        return path_of(model, problem, n_alphas, eps)
+        return path_alphas(n_alphas, eps, lambda: model._largest_alpha(problem))
 
     def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
         """Solve for falling alphas on all rows."""

@@ -187,3 +187,28 @@ def test_figures_of_a_stopped_fit_are_of_its_penalty():
     short = np.where(model.coef_ == 0, np.maximum(np.abs(slopes) - 0.1, 0), np.abs(slopes - wanted))
     np.testing.assert_allclose(model.kkt_violation_, short.max(), rtol=1e-6)
     assert model.kkt_violation_ > 0.01
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.3])
+def test_groups_of_classes_with_little_penalty_take_few_passes(l1_ratio):
+    """A bound of the curvature of classes that are nearly separable leads nowhere: their own Hessian does."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((40, 40)) * 10.0 ** rng.uniform(-3, 3, 40)
+    y = (X / X.std(axis=0))[:, :3].argmax(axis=1)
+    model = sd.GroupLogisticRegression(4, l1_ratio=l1_ratio, tol=1e-6)
+    model.set_params(alpha=model.alpha_max(X, y) / 300).fit(X, y)
+    assert model.stopped_by_ == "duality gap"
+    assert model.n_iter_ < 15
+    p, shares = model.predict_proba(X), y[:, None] == np.arange(3)
+    slopes = (
+        X.T @ (shares - p) / 40
+    )  # those of a group are as long as the penalty is steep, where it is not 0
+    for group in range(0, 40, 4):
+        b, slope = model.coef_.T[group : group + 4], slopes[group : group + 4]
+        rest = np.sign(slope) * np.maximum(np.abs(slope) - model.alpha * l1_ratio, 0)
+        if b.any():
+            steep = model.alpha * (1 - l1_ratio) * 2 * b / np.linalg.norm(b)
+            rest = np.where(b == 0, rest, slope - model.alpha * l1_ratio * np.sign(b)) - steep
+            assert np.linalg.norm(rest) < 0.03 * model.alpha
+        else:
+            assert np.linalg.norm(rest) < 2.03 * model.alpha * (1 - l1_ratio)

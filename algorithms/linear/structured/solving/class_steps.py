@@ -22,6 +22,7 @@ from .....kernels.linear.newton import HALVINGS, STEPS, judge_step
 
 _TURNS, _CONJUGATE_TURN = 10, 4  # through the classes, for a model; after which conjugate gradients come
 _NEWTON_TURN, _MOST_NEWTON, _MOST_PRODUCTS = 1, 300, 3e7  # coefficients and multiplications of their products
+_MOST_SUPPORT = 300, 3e8  # the same of blocks, whose other steps are short
 _DAMPED = 1e-12  # of curvatures, added to them
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 10, 0.3
 _LEAST_CURVATURE = 1e-9  # directions of less, relative to that of their coordinates, are not followed
@@ -115,12 +116,7 @@ def _newton_steps(A, ids, p, weights, g, model, totals, P, b, d, V, mean):
             row[A[1][A[2][j] : A[2][j + 1]]] = A[0][A[2][j] : A[2][j + 1]]
     else:
         rows[:-1] = A[ids[used[:-1]]]
-    H = np.empty((K, len(used), K, len(used)))
-    for k in range(K):
-        for j in range(k + 1):
-            H[k, :, j] = (rows * (weights * p[k] * ((k == j) - p[j]))) @ rows.T
-            H[j, :, k] = H[k, :, j].T
-    H = H.reshape(size, size)
+    H = _curvatures(rows, p, weights).reshape(size, size)
     H[np.diag_indices(size)] += added[:, used].ravel() + _DAMPED * np.diagonal(H)
     on, rest = on[:, used].ravel(), pulls[:, used].ravel()
     begun = np.concatenate([b[:, used[:-1]], np.zeros((K, 1))], axis=1)
@@ -159,6 +155,57 @@ def _newton_steps(A, ids, p, weights, g, model, totals, P, b, d, V, mean):
     V += T
     mean += middle
     return True
+
+
+def _curvatures(rows, p, weights):
+    """The Hessian of the loss by coefficients of K classes, (K, m, K, m), of columns `rows` (m, n)."""
+    K, m = len(p), len(rows)
+    H = np.empty((K, m, K, m))
+    for k in range(K):
+        for j in range(k + 1):
+            H[k, :, j] = (rows * (weights * p[k] * ((k == j) - p[j]))) @ rows.T
+            H[j, :, k] = H[k, :, j].T
+    return H
+
+
+def step_on_support(part, p, weights, b, g, g0, terms, block):
+    """Newton's step of norms of blocks on what is not zero: changes of b and intercepts; None if it is much.
+
+    `part`: (n, m), dense or CSC. `b`, `g`: (m, K), coefficients and slopes of the loss. `g0`: (K,) slopes of
+    the intercepts, or None. `terms`: (5, m), lam, l1, ridge, low and high of each row; `block`: its block.
+    """
+    K, on = b.shape[1], np.flatnonzero(b.any(axis=1))
+    m, r = len(on), len(on) + (g0 is not None)
+    if not m or r * K > _MOST_SUPPORT[0] or float(len(weights)) * (r * K) ** 2 > _MOST_SUPPORT[1]:
+        return None
+    rows, kept, block = np.ones((r, len(weights))), b[on], block[on]
+    rows[:m] = part[:, on].T if isinstance(part, np.ndarray) else part[:, on].toarray().T
+    lam, l1, ridge, low, high = (values[on, None] for values in terms)
+    sizes = np.sqrt(np.bincount(block, (kept**2).sum(axis=1)))[block][:, None]
+    H, slopes = _curvatures(rows, p, weights), np.zeros((r, K))
+    shares = np.where(block[:, None] == block, lam / sizes**3, 0.0)
+    H[:, :m, :, :m] -= np.einsum("ik,ij,jl->kilj", kept, shares, kept)
+    slopes[:m] = g[on] + (lam / sizes + ridge) * kept + l1 * np.sign(kept)
+    slopes[m:] = g0
+    added = np.zeros((r, K))
+    added[:m] = lam / sizes + ridge
+    moves = np.concatenate([kept != 0, np.ones((r - m, K), bool)]).T.ravel()
+    H = H.reshape(r * K, r * K)[np.ix_(moves, moves)]
+    H[np.diag_indices(len(H))] += added.T.ravel()[moves] + _DAMPED * np.diagonal(H)
+    try:
+        found = linalg.cho_solve(linalg.cho_factor(H), -slopes.T.ravel()[moves])
+    except linalg.LinAlgError:
+        return None
+    d = np.zeros(r * K)
+    d[moves] = found
+    d = d.reshape(K, r).T
+    is_free = np.append(((terms[:3, on] == 0).all(axis=0)), np.ones(r - m, bool))
+    d -= np.where(is_free[:, None], d.mean(axis=1, keepdims=True), 0.0)  # a shift of all classes is rounding
+    new = kept + d[:m]
+    new = np.clip(np.where((l1 > 0) & (new * kept < 0), 0.0, new), low, high)
+    step = np.zeros(b.shape)
+    step[on] = new - kept
+    return step, d[m] if r > m else np.zeros(K)
 
 
 def _model_at(p, weights, A, ids, g, model, totals, P, b, d, V, mean):

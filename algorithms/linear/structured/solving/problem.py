@@ -1,14 +1,12 @@
 """Parts of a fit of the generic solver: data, penalty without strength, strengths of a path."""
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from .....errors import DataError
-from ....inputs.targets import check_alphas
 from .blocks import Blocks
 from .kinks import KinkedRows, sharpened
 from .small import SmallSolver
@@ -59,21 +57,6 @@ class Terms:
     high: Any = np.inf
     gamma: float | None = None
     sparse_groups: bool = False
-
-
-def path_of(estimator, problem, alphas, eps):
-    """Falling strengths: those given, or a number of them below the largest."""
-    if not isinstance(alphas, Integral):
-        return check_alphas(alphas)
-    alphas = int(alphas)
-    if not (alphas >= 1 and 0 < eps < 1):
-        raise DataError(f"alphas={alphas} must be at least 1, and eps={eps} between 0 and 1")
-    most = estimator._largest_alpha(problem)
-    if not np.isfinite(most):
-        raise DataError(
-            "no alpha makes all coefficients zero, so that a path has no start: pass alphas as numbers"
-        )
-    return np.geomspace(most or 1.0, (most or 1.0) * eps, alphas)
 
 
 def smoothed(solver, penalty, unit, first, *, wide=False, **options):

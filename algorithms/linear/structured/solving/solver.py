@@ -13,7 +13,7 @@ import numpy as np
 
 from .....kernels.linear import class_newton, sparse_newton
 from .block_descent import RowProducts, rows_are_cheaper, sparse_rows_are_cheaper
-from .class_steps import minimise_classes
+from .class_steps import minimise_classes, step_on_support
 from .column_descent import ColumnDescent
 from .second_order import (
     MatrixModel,
@@ -72,7 +72,7 @@ class Solver:
 
     def __init__(self, columns, loss, blocks, *, fit_intercept):
         self.columns, self.loss, self.blocks, self.fit_intercept = columns, loss, blocks, fit_intercept
-        self.K = loss.n_outputs
+        self.K, self.is_multinomial = loss.n_outputs, getattr(loss, "code", None) == class_newton.MULTINOMIAL
         self.B = np.zeros((len(blocks.order), self.K))
         self.c = loss.start() if fit_intercept else np.zeros(self.K)  # of the shifted columns
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
@@ -349,7 +349,7 @@ class Solver:
         if way := self._compiled(penalty):
             return self._newton_of_columns(way, penalty, tol, few)
         damping, value, last = self.floor, None, np.inf
-        for _ in range(1 if self.loss.quadratic else _NEWTON_STEPS):
+        for turn in range(1 if self.loss.quadratic else _NEWTON_STEPS):
             u = self._gradient()
             g = self._slopes_inside(u)
             distances = penalty.distances_within(self.B, -g, self.places, self.inside, self.starts)
@@ -364,6 +364,12 @@ class Solver:
             if violation**2 > tol * last:  # another step as good as the last would not be enough
                 self.model = None
             last, kept = violation, self.model
+            # The model of several classes is a bound, whose steps are short.
+            exact = self._step_on_support(penalty, g, u.sum(axis=0)) if turn % 2 else None
+            if exact is not None:
+                step, dc = exact
+                value = self._search(penalty, step, dc, value, damping)[-1]
+                continue
             step, dc = self._step(penalty, on, g, u.sum(axis=0), damping, inner)
             if self.loss.quadratic:
                 self.f = self.f + self.columns.times(self.part, step) + dc
@@ -388,9 +394,9 @@ class Solver:
         "products" of columns, or "entries": descent by these; or "classes" of a multinomial loss.
         """
         if self.K > 1:
-            is_coded = getattr(self.loss, "code", None) == class_newton.MULTINOMIAL and penalty.kind == 0
-            single = is_coded and len(self.blocks.sizes) == len(self.blocks.order)
-            return "classes" if single and not penalty.lam[penalty.allowed].any() else None
+            single = penalty.kind == 0 and len(self.blocks.sizes) == len(self.blocks.order)
+            is_l1 = self.is_multinomial and single and not penalty.lam[penalty.allowed].any()
+            return "classes" if is_l1 else None
         m, quadratic = len(self.places), self.loss.quadratic
         if getattr(self.loss, "code", None) is None or penalty.kind not in _COMPILED or m > len(self.inside):
             return None
@@ -535,6 +541,17 @@ class Solver:
         step = np.zeros((len(self.places), self.K))
         step[on] = new - b
         return step, dc
+
+    def _step_on_support(self, penalty, g, g0):
+        """See `class_steps.step_on_support`; None for other losses and penalties."""
+        if not self.is_multinomial or penalty.kind != 0:
+            return None
+        block = np.repeat(np.arange(len(self.inside)), np.diff(self.starts))
+        terms = penalty.table[:, self.inside[block]]
+        p = self.loss.loss.mean(self.f).T
+        g0 = g0 if self.fit_intercept else None
+        b = self.B[self.places]
+        return step_on_support(self.part, p, self.loss.weights, b, g, g0, terms, block)
 
     def _second_order(self, penalty, part, on, damping, by_rows):
         """The model of the loss and the ridge on the columns of `part`, which are at `on`, damped."""
