@@ -192,7 +192,7 @@ def _class_named(name):
     """The public estimator class of that name, or None."""
     import stradask
 
-    cls = getattr(stradask, name) if name in list(stradask._PLACES) else None
+    cls = getattr(stradask, name) if name in dir(stradask) else None
     return cls if isinstance(cls, type) and hasattr(cls, "_state_attributes") else None
 
 

@@ -195,8 +195,7 @@ def test_log_likelihood_of_each_observation():
 
 
 @pytest.mark.parametrize("options", [{}, {"sampler": "nuts"}, {"n_shards": 2}])
-def test_files_hold_the_posterior(options, tmp_path, monkeypatch):
-    monkeypatch.setitem(sd._PLACES, "BayesianLogisticRegression", ".algorithms.bayes.logistic")
+def test_files_hold_the_posterior(options, tmp_path):
     X, y = regression_data(BayesianLogisticRegression, 100)
     model = BayesianLogisticRegression(n_samples=200, random_state=0, **options).fit(X, y)
     model.save(tmp_path / "model.npz")

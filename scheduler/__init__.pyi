@@ -1,0 +1,14 @@
+from .engine import run as run
+from .planning.placement import place_graph as place_graph
+from .planning.plan import plan_pipeline as plan_pipeline
+from .program import Outcome as Outcome
+from .program import Program as Program
+from .program import Task as Task
+from .schedules.dynamic import DynamicSchedule as DynamicSchedule
+from .schedules.rotation import RotationSchedule as RotationSchedule
+from .schedules.rotation import balance as balance
+from .schedules.static import StaticSchedule as StaticSchedule
+from .table.places import SimulatedClock as SimulatedClock
+from .table.replicas import run_replicas as run_replicas
+from .table.state import Adagrad as Adagrad
+from .table.table import ParameterTable as ParameterTable
