@@ -258,23 +258,7 @@ class DMRTopicModel(FittedTopicModel):
         self._fit_anew(X, callback=callback, n_features=n_features, **known)
         return self
 
-    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
-        """Fit, and return topic shares averaged over the sweeps of the fit.
-
-        As `LatentDirichletAllocation.fit_transform`, with the last coefficients.
-
-        Parameters
-        ----------
-        X, y, **fit_params
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            Of files and Dask's data the result is that of `transform`.
-        """
-        return self._averaged_shares(X, y, fit_params, ["covariates"])
-
+    _of_documents = ("covariates",)
     _inputs = CovariateInputs
 
     # Using --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
+from ..._typing import Array, Matrix, Vector
 from ...errors import CheckpointMismatch, DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
@@ -75,18 +76,31 @@ class FittedTopicModel(TopicModel):
         with self._draft() as draft:
             return draft._fit(X, begin, inputs, callback, averages)
 
-    def _averaged_shares(self, X, y, fit_params, of_documents=()):
-        """Fit, and return shares averaged over its sweeps; of files and Dask's data those of `transform`.
+    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
+        """Fit, and return the topic shares of the documents, averaged over the sweeps.
 
-        `of_documents` names the arguments of `fit` that `transform` has, too.
+        As `LatentDirichletAllocation.fit_transform`.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_topics)
+            Of files and Dask's data the result is that of `transform`.
         """
+        model: Any = self
         given = self._arguments(X, y, fit_params)
-        own = {name: given[name] for name in of_documents if name in given}
+        own = {name: given[name] for name in self._of_documents if name in given}
         if is_dask(X) or are_files(X):
-            return self.fit(X, y, **given).transform(X, **own)
+            return model.fit(X, y, **given).transform(X, **own)
         check_at_hand(X)
         shares = self._fit_anew(X, y, averages=True, **given)
-        return self.transform(X, **own) if shares is None else shares
+        return model.transform(X, **own) if shares is None else shares
+
+    _of_documents: tuple = ()  # names of arguments of `fit` that `transform` has, too
 
     def _check_parameters(self):
         """Check what a fit asks of parameters together."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
+from ..._typing import Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from .._base import keep_parameters
 from ..inputs.matrices import check_prior
@@ -165,22 +165,6 @@ class HDPTopicModel(FittedTopicModel):
         """
         self._fit_anew(X, vocabulary=vocabulary, n_features=n_features, callback=callback)
         return self
-
-    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
-        """Fit, and return topic shares averaged over the sweeps of the fit.
-
-        As `LatentDirichletAllocation.fit_transform`, of the topics that are left.
-
-        Parameters
-        ----------
-        X, y, **fit_params
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_topics)
-        """
-        return self._averaged_shares(X, y, fit_params)
 
     def _priors(self, n_features, as_fitted):
         beta = check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)

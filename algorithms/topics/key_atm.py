@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
+from ..._typing import Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, listed, shortened
 from .._base import keep_parameters
 from .fitting import FittedTopicModel
@@ -244,22 +244,6 @@ class KeyATM(FittedTopicModel):
         known = {"seed_words": seed_words, "vocabulary": vocabulary, "n_features": n_features}
         self._fit_anew(X, callback=callback, **known)
         return self
-
-    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
-        """Fit, and return topic shares averaged over the sweeps of the fit.
-
-        As `LatentDirichletAllocation.fit_transform`.
-
-        Parameters
-        ----------
-        X, y, **fit_params
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-        """
-        return self._averaged_shares(X, y, fit_params)
 
     _inputs = KeywordInputs
 

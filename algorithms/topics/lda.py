@@ -389,7 +389,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         >>> bool(shares[:20].argmax(axis=1).std() == 0)
         True
         """
-        return self._averaged_shares(X, y, fit_params, of_documents=["doc_labels"])
+        return super().fit_transform(X, y, **fit_params)
+
+    _of_documents = ("doc_labels",)
 
     def _check_parameters(self):
         self._check_sampler()

@@ -288,7 +288,7 @@ class SupervisedLDA(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        return self._averaged_shares(X, y, fit_params)
+        return super().fit_transform(X, y, **fit_params)
 
     _inputs = ResponseInputs
 
