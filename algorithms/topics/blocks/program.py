@@ -23,17 +23,18 @@ from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
 from ....scheduler.allocation import return_freed_memory
-from ....scheduler.program import Outcome, Program, is_built_in
+from ....scheduler.program import Outcome, is_built_in
 from ....scheduler.schedules.switching import SwitchSchedule
 from ...inputs.indices import narrow_csr
 from ..corpus.shard_input import CorpusSize, let_go, read_again
-from ..samplers.annealing import MEASURE_EVERY, Priors
+from ..samplers.annealing import Priors
 from ..samplers.gibbs_steps import all_steps, tasks_of_a_step
 from ..samplers.of_users import check_topics, check_writes_nothing, drawn_within_range
 from .draws import Gathered
 from .packing import pack_counts, unpack_counts, unpack_numbers, unpack_words
 from .restoring import damaged, taken, unfit
 from .shard import TopicShard
+from .state import TopicState
 from .storage import Pool, Storage, fetch, release
 from .word_blocks import SeedsOfBlocks, add_changes, changes_of
 
@@ -41,7 +42,7 @@ _KNOWN = ("labels", "design", "response")  # what a shard may know of its docume
 _INPUTS = ("number", "first_document", "topics", *_KNOWN)  # of a shard's data, what `begin` takes
 
 
-class TopicProgram(Program):
+class TopicProgram(TopicState):
     """Topics of the tokens of a corpus, drawn by a sampler.
 
     Parameters
@@ -75,15 +76,13 @@ class TopicProgram(Program):
     """
 
     corpus: CorpusSize
-    on_gpu = False
-    travels, joins, keeps_copies, unit = True, True, True, "token"
-    takes_together = True
-    measure_every = MEASURE_EVERY
+    travels, joins, keeps_copies, takes_together = True, True, True, True
 
     def __init__(
         self, corpus, n_topics, alpha, beta, seed, *, sampler, handover=None, exact=False, fits_priors=False,
         annealed=0, folder=None, in_process=False, at_once=None, seeds=None, background=None, averages=False,
     ):  # fmt: skip
+        super().__init__(n_topics, seed, averages)
         self.corpus, self.shards = corpus.summary, corpus.shards
         self.shard_weights, self.rows, self.longest = corpus.weights, corpus.rows, corpus.longest
         self.labels, self.labelled = corpus.labels, corpus.labels is not None
@@ -92,15 +91,13 @@ class TopicProgram(Program):
         # Few files: those of one array each would be more than a process may have open.
         self.pool = Pool(folder) if self.in_process and folder is not None else None
         self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
-        self.n_topics, self.seed = n_topics, np.uint64(seed)
         self.exact, self.folder, self.at_once = int(exact), folder, at_once
         self.n_tokens = int(corpus.frequency.sum())
         self.background, self.background_totals = background, np.zeros(n_topics, np.int64)
         if background is not None:
             self.background_totals += np.asarray(background.sum(axis=0, dtype=np.int64)).ravel()
         self.totals = self.background_totals.copy()
-        self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
-        self.averages, self.seeds, self._fits_priors = averages, seeds, fits_priors
+        self.seeds, self._fits_priors = seeds, fits_priors
         samplers = sampler if isinstance(sampler, tuple) else (sampler,)
         self.samplers = tuple(each.bound(self, corpus) for each in samplers)
         self.handover = handover
@@ -167,23 +164,7 @@ class TopicProgram(Program):
     @property
     def ran(self):
         """For `LatentDirichletAllocation.sampler_`."""
-        first = {"name": self.sampler.name, "sweep": 1, "topics_per_document": None}
-        return self.handover.ran if self.handover else [first]
-
-    @property
-    def alpha(self):
-        """The document-topic prior."""
-        return self.priors.alpha
-
-    @property
-    def beta(self):
-        """The topic-word prior."""
-        return self.priors.beta
-
-    @property
-    def annealed(self):
-        """Number of annealed sweeps."""
-        return self.priors.annealed
+        return self.handover.ran if self.handover else super().ran
 
     # Shards -------------------------------------------------------------------------------------------
 
@@ -493,8 +474,7 @@ class TopicProgram(Program):
             self.handover.restore(arrays)
             self._take_sampler(int(self.handover.done))
         seed, totals = taken(arrays, "seed", "totals")
-        fits = seed.shape == () and seed.dtype == np.uint64
-        fits = fits and totals.shape == self.totals.shape and totals.dtype == np.int64
+        fits = self.fits_seed(seed) and totals.shape == self.totals.shape and totals.dtype == np.int64
         own_totals = totals - self.background_totals if fits else totals
         if not (fits and (own_totals >= 0).all() and int(own_totals.sum()) in (0, self.n_tokens)):
             raise unfit()

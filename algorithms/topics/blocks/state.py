@@ -1,4 +1,7 @@
-"""The base of the samplers that hold a whole corpus in one process: SaberLDA, and LightLDA on a GPU."""
+"""Bases of programs of topics: of all, and of those that hold a whole corpus in one process.
+
+The latter are SaberLDA, and LightLDA on a GPU. numba is not imported.
+"""
 
 from typing import Any
 
@@ -18,7 +21,48 @@ from .restoring import taken, unfit
 from .storage import Storage
 
 
-class CorpusState(Program):
+class TopicState(Program):
+    """A seed, priors, and the type of a topic: what `TopicProgram` and `CorpusState` have in common."""
+
+    priors: Priors
+    unit, measure_every, on_gpu = "token", MEASURE_EVERY, False
+
+    def __init__(self, n_topics, seed, averages):
+        self.n_topics, self.seed, self.averages = n_topics, np.uint64(seed), averages
+        self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.priors.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.priors.beta
+
+    @property
+    def annealed(self):
+        """Number of annealed sweeps."""
+        return self.priors.annealed
+
+    @property
+    def name(self):
+        """The name of the sampler."""
+        return ""
+
+    @property
+    def ran(self):
+        """For `LatentDirichletAllocation.sampler_`."""
+        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
+
+    @staticmethod
+    def fits_seed(seed):
+        """Whether a seed of a checkpoint is one."""
+        return seed.shape == () and seed.dtype == np.uint64
+
+
+class CorpusState(TopicState):
     """Topics of the tokens of one corpus.
 
     A shard is a group of documents, a round a sweep; after each step the topic totals are renewed. All of it
@@ -44,16 +88,14 @@ class CorpusState(Program):
     totals: Any
     sums: Any
     seeds = labels = None
-    name = ""
-    priors: Priors
-    barrier, unit, measure_every = "step", "token", MEASURE_EVERY
+    barrier = "step"
 
     def __init__(
         self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False, annealed=0, folder=None,
         averages=False, n_jobs=1,
     ):  # fmt: skip
-        self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
-        self._n_jobs = n_jobs
+        super().__init__(n_topics, seed, averages)
+        self.fits_priors, self._n_jobs = fits_priors, n_jobs
         self.storage = Storage(folder)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         self.n_tokens = int(lengths.sum())
@@ -66,34 +108,7 @@ class CorpusState(Program):
         self.order = np.lexsort((lengths, group))
         self.lengths = lengths[self.order]
         self.group_docs = np.searchsorted(group[self.order], np.arange(n_groups + 1))
-        self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
-        self.averages = averages
         self.sums = no_sums(len(lengths), n_topics, self.storage) if averages else None
-
-    @property
-    def alpha(self):
-        """The document-topic prior."""
-        return self.priors.alpha
-
-    @property
-    def beta(self):
-        """The topic-word prior."""
-        return self.priors.beta
-
-    @property
-    def annealed(self):
-        """Number of annealed sweeps."""
-        return self.priors.annealed
-
-    @property
-    def ran(self):
-        """For `LatentDirichletAllocation.sampler_`."""
-        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
-
-    @property
-    def on_gpu(self):
-        """Whether a GPU draws the topics."""
-        return getattr(self, "_there", None) is not None
 
     # At the coordinator and at a shard ------------------------------------------------------------
 
@@ -219,8 +234,7 @@ class CorpusState(Program):
         They come from a file, and the kernels trust them: every index is checked first.
         """
         topics, seed = taken(arrays, "topics", "seed")
-        fits = seed.shape == () and seed.dtype == np.uint64
-        fits = fits and topics.shape == (self.n_tokens,) and topics.dtype == self.kind
+        fits = self.fits_seed(seed) and topics.shape == (self.n_tokens,) and topics.dtype == self.kind
         if not (fits and topics.max(initial=0) < self.n_topics):
             raise unfit()
         own = self.priors.of_checkpoint(arrays)

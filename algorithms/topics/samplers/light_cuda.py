@@ -65,7 +65,7 @@ class LightCudaState(CorpusState):
     follow from the corpus.
     """
 
-    name = "light"
+    name, on_gpu = "light", True
     _there: Any  # the sampler on the device
     _read: Any  # topics as they were last read from there
 

@@ -46,8 +46,8 @@ class SaberState(CorpusState):
         self.n_blocks = 2
         self.schedule = PassesSchedule(len(self.shards), self.n_blocks)
         self.doc_start = np.concatenate([[0], np.cumsum(self.lengths)])
-        self._there, self._on_cpu = None, device is None
-        (self._lay_out if self._on_cpu else self._lay_out_for_device)(X)
+        self._there, self.on_gpu = None, device is not None
+        (self._lay_out_for_device if self.on_gpu else self._lay_out)(X)
         self._cuts = self.word_cuts(len(self.shards))
         self.begin_from(self.first_topics(self.token_doc))
         if device is not None:
