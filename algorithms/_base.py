@@ -18,7 +18,7 @@ from ..datasets.row_files import row_format
 from ..errors import DataError, shortened
 from ..scheduler.coordinator import client_of, fit_there
 from ..scheduler.loop import unmasked_interrupt
-from ..scheduler.place import address_of, connected_once, is_client
+from ..scheduler.workers import address_of, connected_once, is_client
 from ._old_names import accept_old_names, rename_parameters
 from .inputs.pieces import is_lazy
 

@@ -46,9 +46,9 @@ class ClusterTasks(Tasks):
 
     def open(self):
         """Find workers, and send or make the inputs."""
-        self._client = self._workers.open()
+        self._workers.open()
         try:
-            with scheduler_named(self._client):
+            with scheduler_named(self._workers.client):
                 self._make_inputs()
         except BaseException:
             self.close()
@@ -100,7 +100,7 @@ class ClusterTasks(Tasks):
     def _run(self, function, chains, order, done):
         results: list[dict[int, Any]] = [{} for _ in chains]  # by number in the chain
         self._losses, n_orphaned = 0, self._workers.n_orphaned
-        with scheduler_named(self._client), _imports_named():
+        with scheduler_named(self._workers.client), _imports_named():
             while any(len(there) < len(chain.tasks) for there, chain in zip(results, chains, strict=True)):
                 try:
                     self._attempt(function, chains, order, results, done)
@@ -110,7 +110,8 @@ class ClusterTasks(Tasks):
                     orphaned = self._workers.n_orphaned > n_orphaned
                     # What was sent is lost with a worker, also while others are left; a broken connection
                     # may come back. Otherwise another program cancelled the tasks.
-                    gone = self._client.status != "running" or getattr(error, "reason", "") in _BY_DASK
+                    gone = self._workers.client.status != "running"
+                    gone = gone or getattr(error, "reason", "") in _BY_DASK
                     if not (self._sends or orphaned or gone):
                         raise
                     n_orphaned = self._workers.n_orphaned
@@ -136,7 +137,7 @@ class ClusterTasks(Tasks):
                 for k in range(first, len(chain.tasks)):
                     last = self._workers.submit(function, data, last, *chain.tasks[k], only=only)
                     started[last] = number, k
-            for batch in distributed.as_completed(started, loop=self._client.loop).batches():
+            for batch in distributed.as_completed(started, loop=self._workers.client.loop).batches():
                 finished = [future for future in batch if future.status == "finished"]
                 failed = [[future] for future in batch if future.status != "finished"]
                 for futures in filter(None, [finished, *failed]):  # what has arrived is kept

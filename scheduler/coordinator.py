@@ -24,9 +24,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ..errors import DataError, InterruptedFitWarning, shortened
-from .place import address_of, is_client
 from .progress import Progress
 from .threads import own_threads
+from .workers import address_of, is_client
 
 _WAYS = ("auto", "client", "cluster")
 _EVERY = 0.25  # seconds between two events of rounds

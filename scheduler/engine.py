@@ -13,13 +13,13 @@ from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_br
 from .history import History, Run
 from .loop import any_of, broken_off, check_end, iterate, small_change, time_over
 from .parameters import ATTEMPTS
-from .place import open_session
 from .program import Outcome, Program, Task, barriers, is_nothing, own_figures
 from .schedules.schedule import blocks_of, check_plan, events_of, plan_as_json, plan_from_json
 from .stores.copies import Copies, CopiesLost
 from .stores.saved import check_forgotten, check_restores, check_twins, first_task, identity_of
 from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint
 from .stores.trial import check_on_workers, copied
+from .workers import open_session
 
 _OWN = ("program/", "schedule/", "draws/")  # arrays of a checkpoint that belong to no shard or block
 _KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and this multiple of their cost

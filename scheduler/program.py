@@ -476,7 +476,7 @@ class Program:
         ----------
         ask : callable
             ``ask(function)`` calls ``function(session, messages)``, which hands the messages to a method of
-            the `Session`, and returns what that returned. Should a worker be lost meanwhile, rounds are done
+            the session, and returns what that returned. Should a worker be lost meanwhile, rounds are done
             again and the question is repeated. All that is held: ``ask(lambda session, messages:
             session.snapshot(messages))``.
 

@@ -12,8 +12,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..._typing import Engine, FileName, RandomState
 from ...errors import DataError, shortened
 from ...scheduler.parameters import check_count, random_source
-from ...scheduler.place import check_engine
 from ...scheduler.threads import effective_n_jobs
+from ...scheduler.workers import check_engine
 from .._base import ENGINES
 from .chains.sampling import SAMPLER_NAMES, SEARCH_MODES, TUNED_BY_ACCEPTANCE, check_metric, check_settings
 from .combine.combiners import COMBINERS

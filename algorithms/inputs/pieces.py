@@ -13,8 +13,8 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from ...scheduler.place import is_client
 from ...scheduler.threads import computed_here
+from ...scheduler.workers import is_client
 
 
 def is_dask(X):

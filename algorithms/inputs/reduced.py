@@ -1,13 +1,10 @@
 """A result over pieces of data, joined where the pieces are: this process gets the result alone."""
 
-import contextlib
-from typing import Any
-
 import dask
 
 from ...scheduler.coordinator import client_of
-from ...scheduler.place import open_place
 from ...scheduler.threads import computed_here, own_threads
+from ...scheduler.workers import open_workers
 
 _JOINED = 8  # results that a task joins
 
@@ -34,9 +31,7 @@ def computed_at(lazy, engine):
         client = client_of(engine)
         if client is not None:  # which may reach the scheduler alone
             return client.compute(lazy, sync=True)
-        workers: Any = open_place(engine).workers()
-        with contextlib.closing(workers):
-            workers.open()
+        with open_workers(engine).task_workers() as workers:
             return workers.gather([workers.submit(_same, lazy)])[0]
 
 

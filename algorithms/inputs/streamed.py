@@ -11,9 +11,9 @@ from scipy import sparse
 
 from ...errors import DataError
 from ...scheduler.allocation import keep_freed_memory
-from ...scheduler.place import open_place
 from ...scheduler.read_ahead import ReadAhead
 from ...scheduler.threads import own_threads
+from ...scheduler.workers import open_workers
 from .pieces import is_dask, lazy_blocks
 from .reduced import reduced
 
@@ -102,7 +102,7 @@ def share_of_parts(engine):
     """How large parts of files may be for the workers' memory, 1/8 to 1 of 32 MB."""
     if engine == "local" or own_threads() is not None:
         return 1.0
-    least = min(worker.limit / (worker.n_threads + _AHEAD) for worker in open_place(engine).memory())
+    least = min(worker.limit / (worker.n_threads + _AHEAD) for worker in open_workers(engine).memory())
     return max(_LEAST_SHARE, min(1.0, _BLOCK * least / _PART))
 
 
@@ -117,13 +117,13 @@ def bytes_to_keep(X, engine, prepare):
         return None
     if not all(map(stands_alone, lazy_blocks([X.blocks[(k, 0)] for k in {0, X.numblocks[0] - 1}]))):
         return None
-    place = open_place(engine)
-    most = _MOST_MEMORY * sum(worker.limit for worker in place.memory())
+    cluster = open_workers(engine)
+    most = _MOST_MEMORY * sum(worker.limit for worker in cluster.memory())
     if 12 * math.prod(X.shape) + 8 * X.shape[0] <= most or (n_bytes := bytes_of(X, engine)) <= most:
         return None
     block = _WORKING * n_bytes / X.shape[0] * max(X.chunks[0])
     left = []
-    workers = place.memory_after(prepare)
+    workers = cluster.memory_after(prepare)
     n_threads = sum(worker.n_threads for worker in workers)
     for worker in workers:
         rows = _A_ROW * X.shape[0] * worker.n_threads / n_threads

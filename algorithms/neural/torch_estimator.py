@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from ..._typing import Array, Callback, Engine, FileName, RandomState, Vector
 from ...errors import DataError, DeviceError, in_brief, shortened
 from ...scheduler.parameters import seed_from
-from ...scheduler.place import open_place
 from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
 from ...scheduler.wire import WIDE_FORMATS
+from ...scheduler.workers import open_workers
 from .._base import ENGINES, Estimator, keep_parameters
 from ..inputs.dask_arrays import engine_for
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
@@ -305,10 +305,10 @@ class TorchEstimator(Estimator):
         return rows, ScoreWatch(score, self.n_iter_no_change, 0.0)
 
     def _plan_for(self, wanted, layers, vectors, X, settings):
-        place, memory, optimizer = open_place(settings.engine, self.n_jobs), None, settings.optimizer
-        if place.remote:
+        workers, memory, optimizer = open_workers(settings.engine, self.n_jobs), None, settings.optimizer
+        if workers.remote:
             weighed = optimizer if is_large(layers, optimizer) else None
-            memory, layers.device = check_workers(place, layers.children, weighed, self.device)
+            memory, layers.device = check_workers(workers, layers.children, weighed, self.device)
         if self.checkpoint is not None and isinstance(wanted, str):
             # A state belongs to the stages of its fit, and other timings would choose others.
             if wanted == "pipeline":

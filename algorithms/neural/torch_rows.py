@@ -7,7 +7,7 @@ import numpy as np
 
 from ..._typing import Engine
 from ...errors import DataError, shortened
-from ...scheduler.place import open_place
+from ...scheduler.workers import open_workers
 from ..inputs.dask_arrays import engine_for
 from ..inputs.matrices import check_dense, check_floats
 from ..inputs.pieces import checksum, computed, gathered, is_array, is_dask, is_frame
@@ -41,14 +41,14 @@ def read_rows(X, y, sample_weight, name, engine, n_jobs):
         X, y = _with_targets(data, y)
         data = None
     if data is not None:
-        place = open_place(engine, n_jobs)
+        workers = open_workers(engine, n_jobs)
         if isinstance(data, Items):
-            found, crc = data.survey(place, y is not None)
+            found, crc = data.survey(workers, y is not None)
             X, y = _checked_items(data, name), found if y is None else y
         elif y is not None:
             raise DataError("X gives batches (x, y), and y is given, too: leave y out")
         else:
-            X, y, crc = data.rows(place)
+            X, y, crc = data.rows(workers)
     y, sample_weight = (gathered(value, engine) for value in (y, sample_weight))
     if isinstance(X, Items):
         return TorchRows(X, X, y, sample_weight, engine, crc)

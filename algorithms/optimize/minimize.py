@@ -10,8 +10,8 @@ from ...errors import DataError
 from ...scheduler.coordinator import coordinated, on_cluster
 from ...scheduler.loop import Monitor, unmasked_interrupt
 from ...scheduler.parameters import check_count
-from ...scheduler.place import open_session
 from ...scheduler.threads import single_threaded_blas
+from ...scheduler.workers import open_session
 from .methods.lbfgs import check_tolerances
 from .problem import Problem
 from .sandblaster import as_portions, run_sharded, run_whole

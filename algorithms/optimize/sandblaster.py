@@ -6,9 +6,9 @@ import numpy as np
 
 from ...errors import DataError, WorkerLost, shortened
 from ...scheduler.parameters import ATTEMPTS
-from ...scheduler.place import open_session
 from ...scheduler.sums.passes import open_passes
 from ...scheduler.sums.summed import Summed
+from ...scheduler.workers import open_session
 from ..inputs.pieces import delayed_blocks, is_dask
 from .methods.lbfgs import minimize_lbfgs
 

@@ -200,7 +200,7 @@ class ShardedSpace(ClusterPasses):
     def _open(self):
         super()._open()
         self.dropped, self._pending = [], []
-        self._everyone = list(self.session._workers)
+        self._everyone = list(self.session.threads)
         self._owners = self._everyone[: self.n]  # an empty slice has no owner
         self._edges = [self.n * k // len(self._owners) for k in range(len(self._owners) + 1)]
 
@@ -230,7 +230,7 @@ class ShardedSpace(ClusterPasses):
     def _ask_all(self, name, args):
         """Ask workers, each once; answers in the order of `args`."""
         calls = {worker: (name, *rest) for worker, rest in args.items()}
-        return self.session._sync(self.session._calls, "ask", calls, None)
+        return self.session.sync(self.session.calls, "ask", calls, None)
 
     def dots(self, pairs):
         """Scalar products of pairs of vectors."""
@@ -305,22 +305,22 @@ class ShardedSpace(ClusterPasses):
             k = bisect.bisect_right(self._edges, start) - 1
             first = self._edges[k]
             self.session.bytes_sent += 8 * (stop - start)
-            yield self.session._sync(self._look, self._owners[k], x.name, start - first, stop - first)
+            yield self.session.sync(self._look, self._owners[k], x.name, start - first, stop - first)
 
     async def _look(self, worker, name, first, last):
-        message = {"epoch": self.session._epoch, "name": name, "first": first, "last": last}
-        return await self.session._ask(worker, "look", **message)
+        message = {"epoch": self.session.epoch, "name": name, "first": first, "last": last}
+        return await self.session.ask(worker, "look", **message)
 
     def published(self, x):
         """Return a vector as a Dask array that outlives the session; as numpy if no client can hold it."""
-        client = self.session._scheduler
+        client = self.session.workers.scheduler
         if isinstance(client, str) or client.asynchronous:
             return np.concatenate(list(self.read_pieces(x)))
         import dask
         import dask.array
 
         self._flush()
-        session, epoch = self.session._id, self.session._epoch
+        session, epoch = self.session.id, self.session.epoch
         parts = []
         for worker, size in zip(self._owners, np.diff(self._edges).tolist(), strict=True):
             where = {"workers": [worker], "allow_other_workers": True}  # or it waits for ever for a lost one
@@ -341,7 +341,7 @@ class ShardedSpace(ClusterPasses):
         self._evaluated = x.name
         self._total = TreeSum(n_portions, ordered=self.ordered)
         self._counted: dict[str, list] = {}
-        trouble = self.session._sync(self._pass, None, Begin)
+        trouble = self.session.sync(self._pass, None, Begin)
         if trouble is not None:
             raise_trouble(trouble)
         settled = {m: (number, o, n_portions, self.ordered) for m, o in self._counted.items()}

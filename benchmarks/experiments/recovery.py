@@ -88,7 +88,7 @@ def watched(watch):
         def run(*args, **options):
             found = plain(session, *args, **options)
             watch.note("round")
-            watch.places.append(set(session._shard_at))
+            watch.places.append(set(session.shard_at))
             return found
 
         session.run = run

@@ -15,7 +15,6 @@ from distributed.core import PooledRPCCall
 from distributed.utils import LoopRunner
 
 from ...errors import DataError, StradaskError, shortened
-from ..place import shared_connections
 
 _TOPIC = "all"  # of the scheduler's news: workers that come and go
 _ECHO = "stradask-echo"  # a topic on which we hear ourselves
@@ -61,20 +60,6 @@ def open_client(scheduler, timeout=None):
         ) from error
 
 
-def shared_client(scheduler):
-    """Return the client for an address that `connected_once` shares, which is made if it is the first.
-
-    None for what is no address, outside of such a block, and where the scheduler was lost meanwhile.
-    """
-    connections = shared_connections()
-    if connections is None or not isinstance(scheduler, str):
-        return None
-    clients = connections.clients
-    if scheduler not in clients:
-        clients[scheduler] = open_client(scheduler)
-    return clients[scheduler] if clients[scheduler].status == "running" else None
-
-
 def close_client(client):
     """Close a client of `open_client`, without the traceback of one that tries to reconnect."""
     log = logging.getLogger("distributed.client")
@@ -89,23 +74,6 @@ def _tells_more(record):
     """Return whether a log record is more than the cancelling of a task."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or not issubclass(kind, asyncio.CancelledError)
-
-
-@contextlib.contextmanager
-def client_for(scheduler):
-    """Give the caller's client, or one that is closed at the end; for what needs no session.
-
-    An asynchronous client gets a second one, since this thread cannot wait for it.
-    """
-    client = shared_client(scheduler) or scheduler
-    if not isinstance(client, str) and not client.asynchronous:
-        yield client
-        return
-    client = open_client(scheduler)
-    try:
-        yield client
-    finally:
-        close_client(client)
 
 
 def take_exception(task):
@@ -135,7 +103,6 @@ class _Shared:
     """State that the sessions of one client share."""
 
     connection: Any = None  # to the scheduler that knows of the plugins
-    subscription: Any = None  # the connection by which the scheduler has the subscription
     plugins: set = field(default_factory=set)  # names of those that its workers have
     listeners: list = field(default_factory=list)
     waiting: set = field(default_factory=set)  # for an echo
@@ -163,19 +130,17 @@ def _shared_by(client):
 class BorrowedClient:
     """A client that a session borrows, its connections and the scheduler's events.
 
-    The caller's client, or that of `place.connected_once`, is used where possible, and not closed. Another
+    The caller's client is used where possible, and not closed. An
     address, an asynchronous client (its event loop waits for the caller) and one that subscribes to the
     scheduler's events itself get a second client, which `close` closes.
     """
 
     def __init__(self, scheduler):
-        scheduler = shared_client(scheduler) or scheduler
         self.ours = not _can_be_shared(scheduler)
         self.client: Any = open_client(scheduler) if self.ours else scheduler
         self._loop = LoopRunner(loop=self.client.loop)  # goes on if the caller closes the client meanwhile
         self._loop.start()
         self.pool = Connections(self.client)
-        self._connections = None if self.ours else shared_connections()
 
     async def install(self, plugin, *, anew=False):
         """Register a plugin on the workers, unless an earlier session of this client has done so."""
@@ -191,18 +156,16 @@ class BorrowedClient:
         """Subscribe to the scheduler's events; on the client's event loop."""
         shared = _shared_by(self.client)
         self.client.subscribe_topic(_TOPIC, shared.notify)  # anew: a scheduler that came back has forgotten
-        shared.listeners.append(listener)
+        if listener not in shared.listeners:
+            shared.listeners.append(listener)
 
     async def confirm(self):
-        """Wait until the scheduler has the subscription, or `connect_timeout` is over.
+        """Wait until the scheduler has the subscription, or `connect_timeout` is over; return whether it has.
 
-        Returns False where an earlier session of the fit has waited for it. It goes another way than calls
-        do: of a worker that comes or goes before it arrives no news comes.
+        It goes another way than calls do: of a worker that comes or goes before it arrives no news comes.
         A later subscription, on the same way, that brings back a call shows that it has arrived.
         """
         shared, heard = _shared_by(self.client), asyncio.Event()
-        if shared.subscription is not None and shared.subscription is self.client.scheduler_comm:
-            return False
         shared.waiting.add(heard)
         end, pause = asyncio.get_running_loop().time() + connect_timeout(), _AGAIN
         try:
@@ -214,43 +177,24 @@ class BorrowedClient:
                 pause = min(2 * pause, _SLOWEST)
         finally:
             shared.waiting.discard(heard)
-        if self._connections is not None and heard.is_set():
-            shared.subscription = self.client.scheduler_comm
-            shared.listeners.append(_stay_subscribed)
-            self._connections.subscribed.append(self.client)
-        return True
+        return heard.is_set()
 
     def ignore(self, listener):
         """End a subscription; on the client's event loop."""
-        _ignore(self.client, listener)
+        shared, client = _shared_by(self.client), self.client
+        if listener not in shared.listeners:
+            return
+        shared.listeners.remove(listener)
+        last = not shared.listeners and client._event_handlers.get(_TOPIC) is shared.notify
+        if last and client.status == "running":  # or the scheduler logs a traceback when we are gone
+            for topic in {_TOPIC, _ECHO} & client._event_handlers.keys():
+                client.unsubscribe_topic(topic)
 
     def close(self):
         """Close the client if it is ours."""
         if self.ours:
             close_client(self.client)
         self._loop.stop()
-
-
-def _stay_subscribed(event):
-    """Listen for a fit between two of its sessions."""
-
-
-def unsubscribe(client):
-    """End the subscription that a fit kept between its sessions."""
-    client.loop.add_callback(_ignore, client, _stay_subscribed)
-
-
-def _ignore(client, listener):
-    shared = _shared_by(client)
-    if listener not in shared.listeners:
-        return
-    shared.listeners.remove(listener)
-    last = not shared.listeners and client._event_handlers.get(_TOPIC) is shared.notify
-    if not shared.listeners:
-        shared.subscription = None
-    if last and client.status == "running":  # or the scheduler logs a traceback when we are gone
-        for topic in {_TOPIC, _ECHO} & client._event_handlers.keys():
-            client.unsubscribe_topic(topic)
 
 
 def _can_be_shared(client):

@@ -19,9 +19,23 @@ from .routes import joined_of
 
 
 class LocalSession:
-    """The reference session: shards in this process, blocks and messages passed by reference.
+    """The reference session: holds the shards of a program and runs its calls, on threads, by reference.
 
-    The tasks of a step run on `n_jobs` threads of the process's pool.
+    A *step* is a list of (shard, blocks); no shard and, where blocks travel, no block is in it twice. The
+    tasks of a step run on `n_jobs` threads of the process's pool.
+
+    Attributes
+    ----------
+    remote : bool
+        Whether `WorkerLost` can come; `open` then begins anew, on the workers that there are.
+    bytes_sent : int
+        Bytes of arrays that left a process since the session was opened.
+    waiting : float
+        Seconds that shards waited for blocks or for one another, summed over workers.
+    activity : Activity
+        Empty where there are no workers.
+    joined
+        What a program that joins tells of all barriers of the last `run`; None for nothing.
     """
 
     remote = False
@@ -34,7 +48,7 @@ class LocalSession:
         self.activity = Activity()
 
     def open(self, program, snapshot=None):
-        """Load every shard and make every travelling block."""
+        """Load every shard, make every travelling block, and lay a `snapshot` over them."""
         self.program = program
         loads = [(program.load, (data,)) for data in program.shards]
         self.states = run_tasks(loads, program.loads_at_once or self.n_jobs)
@@ -61,7 +75,11 @@ class LocalSession:
                     there[key] = array.copy()
 
     def run(self, round, first, steps, messages, later=()):
-        """Carry out steps one after another."""
+        """Give every shard the messages, carry out steps in order; return partial results in that order.
+
+        The steps are those of the round that begin with number `first`. Called again for the same round and
+        step, after `WorkerLost` and `open`, it does them again. `later` are the steps that follow.
+        """
         self._sync(messages)
         partials: list = []
         self.joined, joins = None, self.program.joins
@@ -118,19 +136,19 @@ class LocalSession:
         return partial
 
     def measure(self, messages, method="measure"):
-        """Call a method of the program for each shard."""
+        """Give every shard the messages, then call a method of the program for each."""
         self._sync(messages)
         asked = getattr(self.program, method)
         return run_tasks([(asked, (state,)) for state in self.states], self.n_jobs)
 
     def measure_blocks(self, messages, method, *args):
-        """Call a method of the program for each travelling block."""
+        """Call ``method(block, value, *args)`` of the program for each block; it changes no value."""
         self._sync(messages)
         asked = getattr(self.program, method)
         return run_tasks([(asked, (b, value, *args)) for b, value in enumerate(self.blocks)], self.n_jobs)
 
     def snapshot(self, messages):
-        """Copy the saved arrays and the blocks."""
+        """Copy what `Program.saved` names, as ``"shard-3/residual"``, and packed blocks, as ``"block-7"``."""
         self._sync(messages)
         arrays = {
             f"shard-{s}/{name}": state[name].copy()
@@ -143,7 +161,7 @@ class LocalSession:
         return arrays
 
     def copies(self, messages):
-        """Leave snapshots to the coordinator."""
+        """Workers would keep large snapshots, and return `Copies`; in one process the coordinator does."""
         return None
 
     def differing(self, program, trial):

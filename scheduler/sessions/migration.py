@@ -3,98 +3,113 @@
 Nothing is done again: a shard's state goes whole from one worker to the other.
 """
 
-import asyncio
 import logging
 import time
 from typing import Any
 
 from ...errors import WorkerLost
 from .balancing import Balance, Spread
-from .membership import Membership
 from .placement import place
 
 _log = logging.getLogger("stradask")
 
 
-class Migration(Membership):
-    """The part of a `ClusterSession` that moves shards, and blocks of workers that leave."""
+class Moves:
+    """Moves shards of a `ClusterSession`, and blocks of workers that leave.
 
-    _lock: asyncio.Lock
-    _whole: bool
-    _ready: dict[str, tuple[int, int]]
-    _shard_at: list[str]
-    _block_at: list[str]
-    _stamps: list[int]
-    _seconds: dict[int, float]
-    _balance: Balance | Spread | None
-    _calls: Any
-    _open_workers: Any
-    bytes_sent: int
+    Attributes
+    ----------
+    balance : Balance, Spread or None
+    seconds : dict of int to float
+        What each shard took, in the round so far.
+    newcomers : set of str
+        Workers that joined and take no part yet.
+    ready : dict of str to tuple
+        Newcomers with a worker state: its epoch, and their threads.
+    """
 
-    async def _relieve(self):
+    def __init__(self, session):
+        self.session = session
+        self.balance: Balance | Spread | None = None
+        self.seconds: dict[int, float] = {}
+        self.newcomers: set[str] = set()
+        self.ready: dict[str, tuple[int, int]] = {}
+
+    def begin(self, program):
+        """Balance the shards of a program, by their weights where it tells them."""
+        self.seconds, self.balance = {}, Spread() if program.spreads else None
+        if program.shard_weights is not None:
+            self.balance = Balance(program.shard_weights)
+
+    async def relieve(self):
         """Give shards and blocks of retired workers to others, between two calls."""
-        async with self._lock:
-            gone = [m for m in self._workers if m in self._leaving]
-            stay = {m: n for m, n in self._workers.items() if m not in self._leaving}
-            if not gone or not self._whole:
+        session = self.session
+        async with session.lock:
+            gone = [m for m in session.threads if m in session.workers.leaving]
+            stay = {m: n for m, n in session.threads.items() if m not in session.workers.leaving}
+            if not gone or not session.is_complete:
                 return
             try:
                 if stay:
                     await self._move(gone, stay)
-                self._whole = bool(stay)  # else the next call begins anew, on the workers that there are then
+                # Else the next call begins anew, on the workers that there are then.
+                session.is_complete = bool(stay)
             except Exception:  # a worker lost, or a state that does not pickle: beginning anew mends both
                 _log.info("shards could not be handed on and are loaded again", exc_info=True)
-                self._whole = False
-            self._workers = stay
-            await self._drop(gone)
+                session.is_complete = False
+            session.threads = stay
+            await session.drop(gone)
             for worker in gone:
-                self._keep_alives.pop(worker, None)
+                session.keep_alives.pop(worker, None)
 
     async def _move(self, gone, stay):
-        homes = place(len(self._shard_at), stay)
+        session = self.session
+        homes = place(len(session.shard_at), stay)
         await self._move_shards(
-            [home if worker in gone else worker for worker, home in zip(self._shard_at, homes, strict=True)]
+            [home if worker in gone else worker for worker, home in zip(session.shard_at, homes, strict=True)]
         )
-        homes = place(len(self._block_at), stay)
+        homes = place(len(session.block_at), stay)
         moves: dict[str, list] = {m: [] for m in gone}
-        for block, worker in enumerate(self._block_at):
+        for block, worker in enumerate(session.block_at):
             if worker in gone:
-                moves[worker].append((block, self._stamps[block], homes[block]))
-                self._block_at[block] = homes[block]
-                self._stamps[block] += 1
-        await self._calls("run", {m: (-1, blocks, [], None) for m, blocks in moves.items() if blocks}, [])
+                moves[worker].append((block, session.stamps[block], homes[block]))
+                session.block_at[block] = homes[block]
+                session.stamps[block] += 1
+        await session.calls("run", {m: (-1, blocks, [], None) for m, blocks in moves.items() if blocks}, [])
 
     async def _move_shards(self, homes):
         """Send shards to their new workers, one after the other."""
-        for shard, (worker, home) in enumerate(zip(list(self._shard_at), homes, strict=True)):
+        session = self.session
+        for shard, (worker, home) in enumerate(zip(list(session.shard_at), homes, strict=True)):
             if worker != home:
-                message = {"epoch": self._epoch, "shard": shard, "to": home}
-                asked = [self._ask(worker, "hand_on", once=True, **message)]
-                (sent,) = await self._all(asked, [worker, home])
-                self._shard_at[shard] = home
-                self.bytes_sent += sent
+                message = {"epoch": session.epoch, "shard": shard, "to": home}
+                asked = [session.ask(worker, "hand_on", once=True, **message)]
+                (sent,) = await session.workers.gather(asked, [worker, home])
+                session.shard_at[shard] = home
+                session.bytes_sent += sent
 
     # Fast and slow workers ----------------------------------------------------------------------------
 
-    async def _rebalance(self):
+    async def rebalance(self):
         """Before a round: admit new workers, and move shards if the last rounds show that it pays."""
-        balance: Any = self._balance
+        session = self.session
+        balance: Any = self.balance
         await self._admit()
-        if self._seconds:
-            balance.observe(self._seconds, self._shard_at, self._workers)
-        self._seconds = {}
-        homes = balance.better(self._shard_at, self._workers)
+        if self.seconds:
+            balance.observe(self.seconds, session.shard_at, session.threads)
+        self.seconds = {}
+        homes = balance.better(session.shard_at, session.threads)
         if homes is None:
             return
         began = time.monotonic()
         try:
             await self._move_shards(homes)
         except WorkerLost:
-            self._whole = False
+            session.is_complete = False
             raise
         except Exception:  # a state that does not pickle; every shard is still somewhere
             _log.warning("shards cannot be moved to faster workers and stay where they are", exc_info=True)
-            self._balance = None
+            self.balance = None
             return
         balance.moved(time.monotonic() - began)
         _log.info("shards were moved to faster workers: %s", homes)
@@ -104,29 +119,34 @@ class Migration(Membership):
 
         Importing what a program needs may take a worker longer than many rounds.
         """
-        self._take_ready()
-        if not self._newcomers:
+        session = self.session
+        self.take_ready()
+        if not self.newcomers:
             return
-        threads = dict(await self._running())
-        for worker in sorted(self._newcomers & threads.keys() - self._workers.keys() - self._leaving):
-            self._newcomers.discard(worker)
-            self._in_background(self._prepare(worker, self._epoch, threads[worker]))
-        self._newcomers -= self._workers.keys()
+        threads = session.threads_of(await session.workers.running())
+        out = session.threads.keys() | session.workers.leaving
+        for worker in sorted(self.newcomers & threads.keys() - out):
+            self.newcomers.discard(worker)
+            session.background.start(self.prepare(worker, session.epoch, threads[worker]))
+        self.newcomers -= session.threads.keys()
 
-    def _take_ready(self):
-        for worker, (epoch, n_threads) in list(self._ready.items()):
-            del self._ready[worker]
-            if epoch == self._epoch and worker not in self._leaving | self._dead:
-                self._workers[worker] = n_threads
+    def take_ready(self):
+        """Let newcomers that have a worker state take part."""
+        session = self.session
+        for worker, (epoch, n_threads) in list(self.ready.items()):
+            del self.ready[worker]
+            if epoch == session.epoch and worker not in session.workers.leaving | session.workers.dead:
+                session.threads[worker] = n_threads
 
-    async def _prepare(self, worker, epoch, n_threads):
+    async def prepare(self, worker, epoch, n_threads):
         """Make a worker state on a worker that has joined; if that fails, it takes no part."""
+        session = self.session
         try:
-            answer = await self._joined(worker)
-            if answer == "ready" and epoch == self._epoch:
-                await self._open_workers([worker])
-                self._ready[worker] = epoch, n_threads
+            answer = await session.workers.admitted(worker)
+            if answer == "ready" and epoch == session.epoch:
+                await session.open_workers([worker])
+                self.ready[worker] = epoch, n_threads
         except Exception:  # it is gone, or cannot import the program
             _log.info("a worker that joined cannot take part: %s", worker, exc_info=True)
-            if epoch == self._epoch:
-                self._keep_alives.pop(worker, None)
+            if epoch == session.epoch:
+                session.keep_alives.pop(worker, None)

@@ -10,7 +10,7 @@ from ...errors import WorkerLost
 from ..parameters import ATTEMPTS
 from ..sessions.clients import take_exception
 from ..sessions.payloads import payload_bytes, wired
-from .portions import Answered, Begin, Count, Failed, Lost, Order, Portions, Tick, TreeSum, Work, Workers
+from .portions import Answered, Begin, Count, Failed, Joined, Lost, Order, Portions, Tick, TreeSum, Work
 from .summed import Trouble, raise_trouble
 
 _GRAIN, _GRAIN_PER_BYTE = 0.005, 4e-9  # seconds: of an order, four times what its answer takes at 1 GB/s
@@ -68,8 +68,8 @@ class ClusterPasses:
         before = self.machine.round
         for _ in range(ATTEMPTS):
             try:
-                event = Begin if self.machine.round == before else Workers
-                trouble = self.session._sync(self._pass, x, event)
+                event = Begin if self.machine.round == before else Joined
+                trouble = self.session.sync(self._pass, x, event)
                 break
             except WorkerLost as error:
                 if self._over:
@@ -96,7 +96,7 @@ class ClusterPasses:
 
     def _end_calls(self):
         if self._calls:
-            self.session._client.sync(self._forget, list(self._calls))
+            self.session.workers.client.sync(self._forget, list(self._calls))
 
     async def _forget(self, calls):
         """Stop waiting for calls whose results are not needed."""
@@ -113,7 +113,7 @@ class ClusterPasses:
         self.session.check_shown()
         now, machine = asyncio.get_running_loop().time, self.machine
         self._sent_to: set[str] = set()  # workers that have x
-        guards = {asyncio.ensure_future(self.session._guard(m)): m for m in self.session._workers}
+        guards = {asyncio.ensure_future(self.session.workers.watch(m)): m for m in self.session.threads}
         about = (self.program.kind(x),) if event is Begin else ()
         instructions = machine.handle(event(now(), self._holdings(), *about))
         try:
@@ -144,11 +144,11 @@ class ClusterPasses:
     def _holdings(self):
         """Return, for each worker, its threads and the portions that it holds."""
         session = self.session
-        held: dict[str, set] = {m: set(self._extra.get(m, ())) for m in session._workers}
-        for portion, worker in enumerate(session._shard_at):
+        held: dict[str, set] = {m: set(self._extra.get(m, ())) for m in session.threads}
+        for portion, worker in enumerate(session.shard_at):
             if worker in held:
                 held[worker].add(portion)
-        return {m: (n_threads, held[m]) for m, n_threads in session._workers.items()}
+        return {m: (n_threads, held[m]) for m, n_threads in session.threads.items()}
 
     def _taken(self, call, now):
         """Handle a call that has ended; return instructions, and a `Trouble` or None."""
@@ -177,7 +177,7 @@ class ClusterPasses:
         if worker not in self.machine.workers:
             return []
         self.n_taken_over += 1
-        for known in (self.session._workers, self.session._keep_alives, self._extra):
+        for known in (self.session.threads, self.session.keep_alives, self._extra):
             known.pop(worker, None)
         return self.machine.handle(Lost(now, worker))
 
@@ -185,21 +185,21 @@ class ClusterPasses:
         """Send an order, and before it the portions that its worker lacks."""
         worker, session = order.worker, self.session
         for portion in range(order.first, order.last):
-            home = session._shard_at[portion]
+            home = session.shard_at[portion]
             if worker != home and portion not in self._extra.get(worker, ()):
-                await session._load(portion, worker, {})
-                if home in session._workers:
+                await session.load(portion, worker, {})
+                if home in session.threads:
                     self._extra.setdefault(worker, set()).add(portion)
                 else:
-                    session._shard_at[portion] = worker
+                    session.shard_at[portion] = worker
         args = wired(("answer", order.round, order.first, order.last, self.ordered))
-        message = {"epoch": session._epoch, "method": "ask", "args": args, "needs": order.round}
+        message = {"epoch": session.epoch, "method": "ask", "args": args, "needs": order.round}
         began = time.time()
         if x is not None and worker not in self._sent_to:  # what goes first takes x along
             self._sent_to.add(worker)
             session.bytes_sent += payload_bytes(x)
             message["broadcast"] = wired(x)
-        found, seconds = await session._ask(worker, "call", **message)
+        found, seconds = await session.ask(worker, "call", **message)
         sent = 0 if isinstance(found, Trouble) else payload_bytes(found)
-        session._reports.work(worker, "pass", began, time.time(), working=seconds, n_bytes=sent)
+        session.reporter.work(worker, "pass", began, time.time(), working=seconds, n_bytes=sent)
         return found, seconds

@@ -46,7 +46,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Workers:
+class Joined:
     """The workers that take part: for each its number of slots, and the portions that it holds."""
 
     now: float
@@ -54,7 +54,7 @@ class Workers:
 
 
 @dataclass(frozen=True)
-class Begin(Workers):
+class Begin(Joined):
     """A pass over all portions begins, and the last one is over. Passes of one kind take equally long."""
 
     kind: str = ""
@@ -182,12 +182,12 @@ class Portions:
         self.left = self.n
         self.open[:], self.counted[:] = True, False
         self._n_open = self.n
-        instructions = self._on_workers(event)
+        instructions = self._on_joined(event)
         if event.kind != self._kind:
             self._change_kind(event.kind)
         return instructions
 
-    def _on_workers(self, event):
+    def _on_joined(self, event):
         for name in self.workers.keys() - event.workers.keys():
             self._lose(name)
         for rank, (name, (slots, held)) in enumerate(event.workers.items()):

@@ -6,6 +6,7 @@ the other workers, from the newest state, and messages of the old epoch are refu
 
 import asyncio
 import contextlib
+import uuid
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ from ..._version import __version__
 from ...errors import WorkerLost
 from ..sessions.clients import scheduler_named
 from ..sessions.keep_alive import KeepAlivePlugin, end_keep_alives, keep_alive_key, start_keep_alive
-from ..sessions.membership import Membership
 from ..sessions.payloads import Frames, failure, not_here, refused, wired
 from ..sessions.placement import ShardData, place
 from .places import Host, call_replica
@@ -130,30 +130,18 @@ class _Lost(NamedTuple):
 # At the client --------------------------------------------------------------------------------------
 
 
-class _TableMembership(Membership):
-    """Workers with the plugin for tables."""
-
-    async def _install(self, borrowed, *, anew=False):
-        await super()._install(borrowed, anew=anew)
-        await self._install_one(borrowed, TablePlugin(), anew=anew)
-
-    async def _leave(self, borrowed):
-        workers, self._workers = self._workers, {}  # they have no worker states
-        await self._drop(workers, "table_drop")
-        await super()._leave(borrowed)
-
-
 class ClusterTable:
     """Shards and replicas on the workers of a Dask cluster; see `places.LocalTable`.
 
     A shard is on each worker that has replicas; a keep-alive task shows the scheduler that it is in use.
-    `scheduler` is an address, or a client, which is not closed.
     """
 
     remote = True
 
-    def __init__(self, scheduler):
-        self._membership: Any = _TableMembership(scheduler)
+    def __init__(self, workers):
+        self.workers, self._id, self._epoch = workers, uuid.uuid4().hex, -1
+        self._client: Any = None
+        self._keep_alives: dict[str, tuple] = {}
         self._holders: list[str] = []
         self._homes: list[str] = []
         self._tasks: list[Any] = []  # Dask's futures
@@ -162,19 +150,16 @@ class ClusterTable:
 
     def open(self, design, cells, clock):
         """Begin an epoch on the workers that there are."""
-        self._membership._connect()
-        self._client = self._membership._client
-        self._design, self._clock = design, clock
+        self.workers.join(self)
+        self._client, self._design, self._clock = self.workers.client, design, clock
         with scheduler_named(self._client):
             self._client.sync(self._open, cells)
-        self._membership._warn()
+        self.workers.warn()
 
     async def _open(self, cells):
-        membership, design = self._membership, self._design
-        membership._epoch += 1
-        epoch = membership._epoch
-        workers = await membership._find_workers()
-        membership._workers = dict.fromkeys(workers, 1)
+        design, epoch = self._design, self._epoch + 1
+        await self.workers.install(TablePlugin(), anew=epoch > 0)
+        workers, self._epoch = await self.workers.find(epoch > 0), epoch
         self._homes = place(design.n_replicas, workers)
         self._holders = list(dict.fromkeys(self._homes))
         starts = design.starts(len(self._holders))
@@ -182,28 +167,25 @@ class ClusterTable:
         async def give(number, worker):
             part = cells[starts[number] : starts[number + 1]].copy()
             body = wired((design, number, self._holders, part, self._clock))
-            key = keep_alive_key(membership._id, worker, epoch)
+            key = keep_alive_key(self._id, worker, epoch)
             message = {"epoch": epoch, "keep_alive": key, "version": __version__, "body": body}
-            await membership._ask(worker, "table_open", **message)
-            membership._keep_alives[worker] = start_keep_alive(
-                self._client, NAME, membership._id, worker, epoch
-            )
+            await self._ask(worker, "table_open", **message)
+            self._keep_alives[worker] = start_keep_alive(self._client, NAME, self._id, worker, epoch)
 
-        await membership._all([give(*pair) for pair in enumerate(self._holders)], self._holders)
+        await self.workers.gather([give(*pair) for pair in enumerate(self._holders)], self._holders)
 
     def start(self, function, tasks):
         """Submit the replicas, each to its worker."""
-        membership = self._membership
         if self._data is None:
-            self._data = ShardData(tasks, membership._scheduler, self._client)
+            self._data = ShardData(tasks, self.workers.scheduler, self._client)
             self._data.want(range(len(tasks)))
         self._tasks, self._calls = [], []
         for number, home in enumerate(self._homes):
             held = number in self._data.futures
             client = self._data.client if held else self._client
             entry = self._data.entries[number] if held else tasks[number]
-            key = f"{_PREFIX}-{membership._id}-{membership._epoch}-{number}"
-            arguments = run_replica, membership._id, membership._epoch, number, home, function, entry
+            key = f"{_PREFIX}-{self._id}-{self._epoch}-{number}"
+            arguments = run_replica, self._id, self._epoch, number, home, function, entry
             where = {"workers": [home], "allow_other_workers": True}  # or it waits for a lost one for ever
             self._tasks.append(client.submit(*arguments, key=key, pure=False, **where))
             self._calls.append(Future())
@@ -215,12 +197,11 @@ class ClusterTable:
 
     async def _watch(self, workers, calls):
         """Fail the calls when a worker leaves or falls silent: others may wait for its replicas."""
-        membership = self._membership
-        guards = [asyncio.ensure_future(membership._guard(worker)) for worker in workers]
+        guards = [asyncio.ensure_future(self.workers.watch(worker)) for worker in workers]
         try:
             while not all(call.done() for call in calls):
                 await asyncio.sleep(_PATIENCE)
-                if gone := [m for m in workers if m in membership._dead | membership._leaving]:
+                if gone := [m for m in workers if m in self.workers.dead | self.workers.leaving]:
                     raise WorkerLost(f"{gone[0]} has left")
                 for guard in guards:
                     if guard.done():
@@ -234,9 +215,8 @@ class ClusterTable:
 
     def deliver(self, shard, message):
         """Give a message to a shard."""
-        membership = self._membership
-        ask = {"epoch": membership._epoch, "shard": shard, "body": wired(message)}
-        asking = membership._ask(self._holders[shard], "table_deliver", **ask)
+        ask = {"epoch": self._epoch, "shard": shard, "body": wired(message)}
+        asking = self._ask(self._holders[shard], "table_deliver", **ask)
         return asyncio.run_coroutine_threadsafe(asking, self._client.loop.asyncio_loop)
 
     def n_shards(self):
@@ -247,17 +227,35 @@ class ClusterTable:
         """End the replicas of this epoch; kernels that run go on, and their results are discarded."""
         for call in self._calls:
             _fail(call, error)
-        end_keep_alives(
-            self._membership._keep_alives
-        )  # with them the shards go, and threads that wait for these wake
+        # With them the shards go, and threads that wait for these wake.
+        end_keep_alives(self._keep_alives)
         if self._tasks:
             with contextlib.suppress(OSError, TimeoutError):
                 self._client.cancel(self._tasks, force=True)
 
     def close(self):
         """Release the workers; the caller's client stays open."""
-        self._membership.close()
-        self._tasks = []
+        if self._client is None:
+            return
+        client, self._client, self._tasks = self._client, None, []
+        try:
+            client.sync(self._leave)
+        finally:
+            self.workers.leave(self)
+
+    async def _leave(self):
+        if self.workers.client.status == "running":
+            await self.workers.drop(self._holders, "table_drop", session=self._id)
+        end_keep_alives(self._keep_alives)
+
+    async def _ask(self, worker, handler, **message):
+        return await self.workers.call(worker, handler, session=self._id, **message)
+
+    def worker_joined(self, worker):
+        """A worker that joins takes part after a loss."""
+
+    def worker_left(self, worker, retires):
+        """Workers that have left are looked for by `_watch`."""
 
 
 def _passed_to(call):

@@ -12,8 +12,8 @@ import numpy as np
 from ..._typing import FileName
 from ...errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from ..parameters import ATTEMPTS, check_count
-from ..place import open_place
 from ..stores.store import Checkpoint
+from ..workers import open_workers
 from .state import OVER, Add, Keep, Read, TableForm
 
 _KEEP_SECONDS, _KEEP_RATE = 5.0, 5e6  # states kept against losses: seconds between two, bytes a second
@@ -128,7 +128,7 @@ def run_replicas(
 
 
 def _runner(engine):
-    return engine if hasattr(engine, "deliver") else open_place(engine).table()
+    return engine if hasattr(engine, "deliver") else open_workers(engine).table()
 
 
 def _cells(values, slots, rule):

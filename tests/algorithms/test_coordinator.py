@@ -157,7 +157,7 @@ def test_files_of_ratings_are_read_there(client, on_cluster, tmp_path):
 
 
 def test_ratings_for_a_model_of_this_process_come_through_the_scheduler(client, on_cluster, monkeypatch):
-    monkeypatch.setattr(reduced, "open_place", None)  # which connects to workers
+    monkeypatch.setattr(reduced, "open_workers", None)  # which connects to workers
     cells = abs(RATINGS).tocoo()
     table = da.from_array(np.column_stack([cells.row, cells.col, cells.data]), (100, 3))
     found, here = (sd.EASE(5.0).fit(R).item_weights_ for R in (table, abs(RATINGS)))

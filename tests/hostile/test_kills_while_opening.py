@@ -84,7 +84,7 @@ class Computed(SchedulerPlugin):
 @pytest.fixture
 def reads(client, monkeypatch):
     """How often each shard of a session, and each task (folds, draws, replicas of a table), was done."""
-    plugin, load = Computed(), ClusterSession._load
+    plugin, load = Computed(), ClusterSession.load
     programs = []  # held: an id is given again
 
     async def noting(session, shard, *args):
@@ -92,7 +92,7 @@ def reads(client, monkeypatch):
         plugin.times[id(session._opened), shard] += 1
         return await load(session, shard, *args)
 
-    monkeypatch.setattr(ClusterSession, "_load", noting)
+    monkeypatch.setattr(ClusterSession, "load", noting)
     client.cluster.scheduler.add_plugin(plugin)
     yield plugin.times
     client.cluster.scheduler.remove_plugin(plugin.name)

@@ -6,10 +6,10 @@ from engine_programs import EveryBlock, Flaky, LeastSquares, Pass
 
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, WorkerLost
 from stradask.scheduler.engine import run
-from stradask.scheduler.place import open_session
 from stradask.scheduler.program import Outcome, Program
 from stradask.scheduler.schedules.rotation import RotationSchedule
 from stradask.scheduler.schedules.schedule import Schedule
+from stradask.scheduler.workers import open_session
 
 
 @pytest.fixture

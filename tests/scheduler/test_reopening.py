@@ -17,9 +17,9 @@ from stradask.algorithms.topics.corpus.shard_input import Survey, corpus_of_matr
 from stradask.algorithms.topics.samplers.choose import annealed_of, program_of
 from stradask.errors import WorkerLost
 from stradask.scheduler import Program, RotationSchedule, StaticSchedule, run
-from stradask.scheduler.place import open_session
 from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.placement import place, stays
+from stradask.scheduler.workers import open_session
 
 
 @pytest.fixture(autouse=True)
@@ -119,13 +119,13 @@ SUMS = {"minimize", "columns", "columns in chunks", "rows", "scales"}
 @pytest.fixture
 def reads(monkeypatch):
     """How often each shard of each program was read, whoever asks."""
-    noted, load = collections.Counter(), ClusterSession._load
+    noted, load = collections.Counter(), ClusterSession.load
 
     async def noting(session, shard, *args):
         noted[id(session), id(session._opened), shard] += 1
         return await load(session, shard, *args)
 
-    monkeypatch.setattr(ClusterSession, "_load", noting)
+    monkeypatch.setattr(ClusterSession, "load", noting)
     return noted
 
 
@@ -134,18 +134,18 @@ def lose(monkeypatch):
     """Let a call to the members be carried out, and then count as lost."""
 
     def lose(after, methods=("run", "ask")):
-        calls, left = ClusterSession._calls, [after]
+        calls, left = ClusterSession.calls, [after]
 
         async def losing(session, method, *args):
             answers = await calls(session, method, *args)
             if method in methods:
                 left[0] -= 1
                 if left[0] == 0:
-                    session._whole = False
+                    session.is_complete = False
                     raise WorkerLost("so this test says")
             return answers
 
-        monkeypatch.setattr(ClusterSession, "_calls", losing)
+        monkeypatch.setattr(ClusterSession, "calls", losing)
         return left
 
     return lose
@@ -318,7 +318,7 @@ def test_what_still_works_on_a_shard_is_waited_for(one_process, tmp_path, monkey
     session, steps = open_session(one_process.scheduler_address), [[(s, s) for s in range(4)]]
     session.open(program)
     with monkeypatch.context() as patch:
-        patch.setattr(session, "_guard", losing)
+        patch.setattr(session.workers, "watch", losing)
         with pytest.raises(WorkerLost):
             session.run(0, 0, steps, [])
     session.open(program)
@@ -376,7 +376,7 @@ def test_a_worker_that_must_import_first_is_not_waited_for(start_cluster, tmp_pa
     with start_cluster(1, processes=False, client=True) as (cluster, client):
         session, program = open_session(cluster.scheduler_address), slow_to_read(tmp_path, 4, 0.0, True)
         session.open(program)
-        (old,) = session._workers
+        (old,) = session.threads
         cluster.scale(2)
         client.wait_for_workers(2, timeout=60)
         opening, hold = members.SessionPlugin._open, asyncio.Event()
@@ -388,11 +388,11 @@ def test_a_worker_that_must_import_first_is_not_waited_for(start_cluster, tmp_pa
 
         monkeypatch.setattr(members.SessionPlugin, "_open", slowly)
         session.open(program)  # or it would wait for ever
-        assert set(session._workers) == set(session._shard_at) == {old}
+        assert set(session.threads) == set(session.shard_at) == {old}
         client.loop.add_callback(hold.set)
-        while len(session._ready) < 1:
+        while len(session.moves.ready) < 1:
             time.sleep(0.01)
         session.open(program)
-        assert set(session._shard_at) == set(session._workers) != {old}
+        assert set(session.shard_at) == set(session.threads) != {old}
         assert sum(map(len, readers(tmp_path).values())) == 6  # two went to the other
         session.close()

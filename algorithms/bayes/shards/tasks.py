@@ -13,9 +13,9 @@ import numpy as np
 
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.parameters import check_count
-from ....scheduler.place import check_engine, open_place
 from ....scheduler.tasks import Chain, Load
 from ....scheduler.threads import own_threads
+from ....scheduler.workers import check_engine, open_workers
 from .chunks import Chunk, ChunkWork, load_shard, run_chunk, value_of
 
 
@@ -82,20 +82,20 @@ class ShardPool:
             )
         self.n_shards, self.checkpoint = int(n_shards), None if checkpoint is None else str(checkpoint)
         check_engine(engine)
-        place = open_place(engine, own_threads() if n_jobs is None else n_jobs)
+        cluster = open_workers(engine, own_threads() if n_jobs is None else n_jobs)
         loads = [load] * self.n_shards if callable(load) else list(load)
         if len(loads) != self.n_shards:
             raise DataError(f"load holds {len(loads)} functions for {self.n_shards} shards: one a shard")
         with_digest = self.checkpoint is not None
         workers = [()] * self.n_shards if workers is None else workers
-        if not place.remote:
+        if not cluster.remote:
             _check_unbound(workers)
         inputs = [
             Load(load_shard, (load, shard, with_digest, bool(only)), only)
             for shard, (load, only) in enumerate(zip(loads, workers, strict=True))
         ]
         labels = {"name": "the data of shards", "advice": "more shards, or larger workers"}
-        self._tasks = place.tasks(inputs, n_held=n_held, **labels)
+        self._tasks = cluster.tasks(inputs, n_held=n_held, **labels)
         self._tasks.check_ships("load", loads[0])
         self._tasks.open()
 

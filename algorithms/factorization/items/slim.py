@@ -17,8 +17,8 @@ from ....kernels.factorization.item_products import (
     subtract_products,
 )
 from ....kernels.linear.gram_path import solve_path
-from ....scheduler.place import open_place
 from ....scheduler.threads import effective_n_jobs, run_tasks
+from ....scheduler.workers import open_workers
 from ..._base import ENGINES, documented, keep_parameters
 from ...inputs.memory import refuse_beyond
 from .base import ATTRIBUTES, PARAMETERS, ItemModel, ranges, tables_of
@@ -132,7 +132,7 @@ class SLIM(ItemModel):
         products = gram(X, n_jobs, self.memory_limit)
         given = float(self.l1_reg), float(self.l2_reg), float(self.tol), self.n_neighbors
         work = [(0, a, b, *given) for a, b in ranges(n_items, -(-n_items // _ITEMS))]
-        with open_place(self.engine, self.n_jobs).tasks([products], name="products of items") as tasks:
+        with open_workers(self.engine, self.n_jobs).tasks([products], name="products of items") as tasks:
             bar = {"label": type(self).__name__, "unit": "block", "verbose": self.verbose}
             found = tasks.map(solve_items, work, **bar)
         rows, columns, weights, gaps = (np.concatenate(parts) for parts in zip(*found, strict=True))

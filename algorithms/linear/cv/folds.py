@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.model_selection import check_cv
 
 from ....errors import DataError, shortened
-from ....scheduler.place import open_place
 from ....scheduler.tasks import Load
 from ....scheduler.threads import own_threads, single_threaded_blas
+from ....scheduler.workers import open_workers
 from ...inputs.targets import check_class_weights, check_weights
 from ..losses import loss_of, squared
 from ..path import stacked
@@ -323,10 +323,10 @@ def tasks_over(X, engine, n_jobs):
 
     if own_threads() is None:  # a Dask array goes to the current client if there is one
         engine = engine_for(X, engine)
-    place = open_place(engine, n_jobs)
+    workers = open_workers(engine, n_jobs)
     if is_dask(X):
-        return _TasksOnDemand(lambda: place.tasks([Load(by_columns, (X,))], name="X"), n_jobs)
-    return place.tasks([X], name="X")
+        return _TasksOnDemand(lambda: workers.tasks([Load(by_columns, (X,))], name="X"), n_jobs)
+    return workers.tasks([X], name="X")
 
 
 class _TasksOnDemand(contextlib.ExitStack):

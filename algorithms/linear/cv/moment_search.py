@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
+from ....scheduler.workers import open_workers
 from ...inputs.dask_arrays import engine_for, is_dask
 from ..sparse.moments import MomentProblem, QuadraticTerms
 from ..sparse.row_moments import about, affords_blocks, opened_blocks
@@ -131,7 +131,7 @@ class MomentSearch:
     def scores(self, pairs, scorings, **bar):
         """Solve and score; return for each ``(fold, l1_ratio, alphas)`` as `PathProblem.scores`, or None."""
         work = [(0, self.trains[number], *grid) for number, *grid in pairs]
-        with open_place("local", self.tasks.n_jobs).tasks([self]) as here:
+        with open_workers("local", self.tasks.n_jobs).tasks([self]) as here:
             paths = here.map(MomentSearch._path, work, unit="fold", **bar)
         quick = [isinstance(scoring, str) and scoring in _SQUARED for scoring in scorings]
         results: list[Any] = []

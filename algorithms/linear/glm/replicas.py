@@ -13,8 +13,8 @@ from ...._typing import Engine
 from ....errors import DataError
 from ....scheduler.history import History
 from ....scheduler.parameters import seed_from
-from ....scheduler.place import open_place
 from ....scheduler.threads import computed_here, own_threads, single_threaded_blas
+from ....scheduler.workers import open_workers
 from ...inputs.dask_arrays import is_dask
 from ...optimize.downpour import watched
 from ...optimize.watch import Watch
@@ -170,13 +170,13 @@ def remote_portions_of(estimator, rows, targets, y, sample_weight, engine):
 @contextlib.contextmanager
 def _held(values, engine):
     """Compute delayed values, once, and hold them where they are; yield them, and what computes others."""
-    place = open_place(engine)
-    if not place.remote:  # inside a task
+    workers = open_workers(engine)
+    if not workers.remote:  # inside a task
         import dask.threaded
 
         yield dask.persist(*values, scheduler=dask.threaded.get), lambda others: computed_here(*others)
         return
-    with place.client() as client:
+    with workers.client() as client:
         yield client.persist(values), lambda others: client.gather(client.compute(others))
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from ....kernels.linear.glm_sparse import csr_counts
-from ....scheduler.place import open_place
 from ....scheduler.threads import computed_here
+from ....scheduler.workers import open_workers
 from ...inputs.dask_arrays import aligned, check_blocks, check_length, engine_for, is_array, is_dask, is_frame
 from ...inputs.matrices import check_vector
 from ...inputs.pieces import Lazy, cut_at_chunks, cut_evenly, lazy_chunks, located, partition, read_block
@@ -192,7 +192,7 @@ def _row_weights(rows, sample_weight):
 
 @contextlib.contextmanager
 def _opened(estimator, program, engine):
-    with contextlib.closing(open_place(engine, estimator.n_jobs).sum(program, ordered=True)) as passes:
+    with contextlib.closing(open_workers(engine, estimator.n_jobs).sum(program, ordered=True)) as passes:
         yield passes
 
 

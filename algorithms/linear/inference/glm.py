@@ -13,8 +13,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError
-from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
+from ....scheduler.workers import open_workers
 from ..._base import keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
@@ -278,8 +278,8 @@ class GLM(RegressorMixin, SummarisedModel):
             vectors = fitting.check_vectors(draft, rows.shape, y, sample_weight, offset, exposure, clusters)
             shards, read = fitting.shards_of(draft, rows, engine, vectors)
             program = Likelihood(shards, read, rows.shape[1], draft.fit_intercept)
-            place = open_place(engine, draft.n_jobs)
-            with contextlib.closing(place.sum(program, ordered=True)) as passes, single_threaded_blas():
+            workers = open_workers(engine, draft.n_jobs)
+            with contextlib.closing(workers.sum(program, ordered=True)) as passes, single_threaded_blas():
                 order = columns_in_order(references, rows.shape[1])
                 maximum = fitting.fit_rows(draft, passes, rows.shape[1], vectors, order, callback)
                 names = [*(table.names if table else draft._column_names()), "the intercept"]

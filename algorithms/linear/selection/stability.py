@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 
 from ...._typing import Callback, Engine, Matrix, RandomState, Vector
 from ....errors import DataError
-from ....scheduler.place import open_place
+from ....scheduler.workers import open_workers
 from ..._base import ENGINES, keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns, check_plain
@@ -157,7 +157,7 @@ class StabilitySelection(Selector):
             halves = draft._halves(rows.shape[0])
             work = [(0, clone(base), draft.n_selected, half) for half in halves]
             bar = {"label": type(draft).__name__, "verbose": draft.verbose, "callback": callback}
-            with open_place(draft.engine, draft.n_jobs).tasks([(rows, y, given)]) as tasks:
+            with open_workers(draft.engine, draft.n_jobs).tasks([(rows, y, given)]) as tasks:
                 try:
                     counts = np.sum(tasks.map(_chosen, work, unit="fit", **bar), axis=0)
                 except DataError as error:

@@ -11,8 +11,8 @@ import numpy as np
 
 from ....scheduler.history import Run
 from ....scheduler.loop import Monitor, Rounds, listeners
-from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
+from ....scheduler.workers import open_workers
 from ..structured.losses import Logistic, Multinomial
 from ..structured.mean_loss import mean_loss, null_intercept
 from ..structured.penalties import BlockPenalty
@@ -66,7 +66,7 @@ class ClassColumns:
         self.set_loss(design, loss)
         options = {"weights": self.loss.weights, "centre": design.fit_intercept}
         if design.cut is None:
-            open_place(design.engine, n_jobs)  # warns inside a Dask task
+            open_workers(design.engine, n_jobs)  # warns inside a Dask task
             self.columns: Any = Columns(design.columns, n_jobs=n_jobs, **options)
         else:
             from .cut_columns import columns_of_cut

@@ -13,7 +13,6 @@ that was running, and a fit by columns has the same bits for any number of worke
 fit's differ in the last places, its sums being grouped otherwise.
 """
 
-import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +20,8 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
-from ....scheduler.place import current_client, open_place
 from ....scheduler.threads import computed_here, own_threads
+from ....scheduler.workers import current_client, open_workers
 from ...inputs.dask_arrays import aligned, is_dask
 from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_chunks, located, read_block
 from ...inputs.streamed import RowStream, bytes_to_keep
@@ -72,8 +71,7 @@ class CutMatrix:
             blocks = computed_here(*self.pieces)  # at once: they may have much in common
             laid = [lay_block(*pair, self.by_rows) for pair in zip(blocks, self.edges[:-1], strict=True)]
             return replace(self, pieces=laid)
-        with contextlib.closing(open_place(engine).workers()) as workers:
-            workers.open()
+        with open_workers(engine).task_workers() as workers:
             # Elsewhere only if all of these are lost: nothing else would end the wait for them.
             where = {"workers": workers.where()["workers"], "allow_other_workers": True}
         client = current_client(engine)
@@ -128,7 +126,7 @@ def lay_out(X, engine, *, allow_rows):
     if is_dask(X):
         return _chunked(X, allow_rows)
     by_rows = allow_rows and n_rows > n_columns
-    n_shards = open_place(engine).n_threads()
+    n_shards = open_workers(engine).n_threads()
     if by_rows:
         n_shards = min(n_shards, n_rows)
         spans = cut_evenly(X if isinstance(X, np.ndarray) else X.tocsr(), n_shards)
@@ -167,7 +165,7 @@ def exceeds_memory(cut_matrix, engine):
     if cut_matrix.is_sparse or not is_dask(first) or not isinstance(getattr(first, "chunks", None), tuple):
         return False
     size = float(np.prod(cut_matrix.shape)) * cut_matrix.dtype.itemsize
-    if size <= _MOST_MEMORY * open_place(engine).size()[1]:
+    if size <= _MOST_MEMORY * open_workers(engine).size()[1]:
         return False
     from ....scheduler.sessions.placement import future_of
 

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ...._typing import Engine
 from ....errors import DataError
-from ....scheduler.place import check_engine
 from ....scheduler.threads import own_threads
+from ....scheduler.workers import check_engine
 from ...inputs.dask_arrays import engine_for, is_dask
 from ..scales import column_scales
 from .penalties import ENDLESS, L1L2

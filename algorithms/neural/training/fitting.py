@@ -10,7 +10,6 @@ from sklearn.model_selection import train_test_split
 
 from ....errors import DataError
 from ....scheduler.engine import run
-from ....scheduler.place import open_place
 from ....scheduler.planning.arguments import given_stages
 from ....scheduler.planning.costs import LayerPair
 from ....scheduler.planning.measured import measure_link
@@ -18,6 +17,7 @@ from ....scheduler.planning.memory import gradient_vectors
 from ....scheduler.planning.plan import plan_pipeline
 from ....scheduler.schedules.pipeline import KINDS, PipelineSchedule
 from ....scheduler.threads import single_threaded_blas
+from ....scheduler.workers import open_workers
 from ...inputs.pieces import first_rows
 from .plans import check_micro_batches, is_split, layout_of, make_plan
 from .profiling import THREADS, profile_layers
@@ -222,10 +222,10 @@ def plan_for(plan, layers, vectors, X, settings, memory_limit=None, least_rows=1
     """
     n_rows, n_layers = X.shape[0], len(layers.sizes)
     optimizer, engine, batch_size = settings.optimizer, settings.engine, settings.batch_size
-    place, most = open_place(engine, settings.n_jobs), min(batch_size, n_rows)
-    n_places = place.n_threads()
+    workers, most = open_workers(engine, settings.n_jobs), min(batch_size, n_rows)
+    n_places = workers.n_threads()
     if memory_limit is None and is_large(layers, optimizer):
-        memory_limit = place.memory_a_thread(Prepared(optimizer))
+        memory_limit = workers.memory_a_thread(Prepared(optimizer))
     rows_to_cut = most if settings.micro_batches == "auto" else batch_size
     n_micro = check_micro_batches(settings.micro_batches, rows_to_cut, settings.order)
     n_steps = -(-n_rows // most)
@@ -239,11 +239,11 @@ def plan_for(plan, layers, vectors, X, settings, memory_limit=None, least_rows=1
         check_layers(layers, optimizer, n_places, memory_limit)
         rows = most - most % n_micro or n_micro
         counts = sorted({rows // n_micro, rows})
-        link = measure_link(engine) if place.remote else THREADS
+        link = measure_link(engine) if workers.remote else THREADS
         x = first_rows(X, counts[-1], engine)
-        profile = profile_layers(layers, vectors, x, optimizer, counts, place, memory_limit)
+        profile = profile_layers(layers, vectors, x, optimizer, counts, workers, memory_limit)
         # Between threads nothing is gained that would be worth other last bits.
-        if plan == "auto" and place.remote and vectors is not None:
+        if plan == "auto" and workers.remote and vectors is not None:
             profile = dataclasses.replace(profile, pair=_splittable(layers, n_layers))
         chosen = plan_pipeline(
             profile,
@@ -277,7 +277,7 @@ def plan_for(plan, layers, vectors, X, settings, memory_limit=None, least_rows=1
         n_layers,
         n_places,
         micro_batches=n_micro,
-        bounded=place.remote,
+        bounded=workers.remote,
         **settings.chosen("order", "recompute"),
     )
     check_stages(layers, found, optimizer, memory_limit)

@@ -6,7 +6,7 @@ from .program import Prepared
 from .torch_stage import import_torch
 
 
-def check_workers(place, layers, optimizer, device):
+def check_workers(cluster, layers, optimizer, device):
     """Refuse layers that cannot be sent, and workers without this version of torch.
 
     Returns the bytes that a thread of the fullest worker may still take, or None if there is no limit or no
@@ -22,13 +22,9 @@ def check_workers(place, layers, optimizer, device):
             f"module cannot be sent to workers: {in_brief(error)}; it must pickle, without open files, locks "
             "and the like"
         ) from error
-    workers = place.workers()
-    client = workers.open()
-    try:
+    with cluster.task_workers() as workers:
         names = workers.where()["workers"]
-        found = client.run(_equipment, optimizer, workers=names, on_error="ignore")
-    finally:
-        workers.close()
+        found = workers.client.run(_equipment, optimizer, workers=names, on_error="ignore")
     for name, (there, *_) in found.items():
         if there != version:
             has = f"torch {there}" if there else "no torch"

@@ -14,10 +14,10 @@ from scipy import sparse
 from ....datasets.document_files import is_compressed
 from ....errors import DataError
 from ....scheduler.engine import run
-from ....scheduler.place import open_place
 from ....scheduler.stores.copies import SMALL
 from ....scheduler.stores.saved import MOST_TRIED
 from ....scheduler.threads import own_threads
+from ....scheduler.workers import open_workers
 
 AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
 # In units of the bytes of a plain file of entries: the memory to read it, and what becomes of it, tokens with
@@ -92,7 +92,12 @@ def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
     narrow = 1 if n_topics <= 256 else topic  # snapshots have the fewest bytes
     about = n_topics, n_tokens, n_documents, longest
     saved, arrays = narrow * n_tokens, topic * n_tokens
-    if sampler == "warp":
+    if sampler == "saber":  # lists of 32 topics a line; it holds the corpus in one piece
+        lines = np.clip(
+            n_tokens / 32 + n_documents / 2, n_documents, n_documents * (-(-min(longest, n_topics) // 32))
+        )
+        token, rows = topic + 4, 128 * lines + 4 * n_documents
+    elif sampler == "warp":
         token, rows, saved, arrays = 2 * topic + 4, 16 * n_documents, 2 * saved, 2 * arrays
     else:
         token, rows = topic + 4, documents.bytes_of(*about) if n_labels is None else 20 * n_labels
@@ -198,11 +203,11 @@ def check_worker_memory(program, engine):
         return
     import dask
 
-    place = open_place(engine)
-    needed_by = _needs(program, workers := place.memory())
+    cluster = open_workers(engine)
+    needed_by = _needs(program, workers := cluster.memory())
     if all(_KERNELS + sum(needed_by(worker.n_threads)) <= worker.limit / 2 for worker in workers):
         return
-    workers = place.memory_after(WarmUp(program.name, program.n_topics))
+    workers = cluster.memory_after(WarmUp(program.name, program.n_topics))
     needed_by = _needs(program, workers)
     pauses, ends = (
         dask.config.get(f"distributed.worker.memory.{name}", share) or math.inf
@@ -263,7 +268,7 @@ def check_reading(sources, engine):
     import dask
 
     end = dask.config.get("distributed.worker.memory.terminate", 0.95) or math.inf
-    for worker in open_place(engine).memory():
+    for worker in open_workers(engine).memory():
         if worker.enforced and _KERNELS + needed > end * worker.limit:
             least = (_KERNELS + needed) / end
             raise DataError(

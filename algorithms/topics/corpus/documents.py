@@ -7,8 +7,8 @@ import numpy as np
 from ...._urls import file_size
 from ....datasets.document_files import document_files, is_compressed
 from ....errors import DataError, shortened
-from ....scheduler.place import current_client, is_client, open_place
 from ....scheduler.threads import effective_n_jobs, own_threads
+from ....scheduler.workers import current_client, is_client, open_workers
 from ...inputs.dask_arrays import engine_for, is_dask, is_frame
 from ...inputs.matrices import check_counts, check_width
 from ...inputs.memory import memory_in_bytes
@@ -98,7 +98,7 @@ class Documents:
     def _survey(self, X, n_features, begins):
         """Cut and survey what is no matrix."""
         model, memory = self.model, self.memory
-        n_threads = 1 if self.engine == "local" else open_place(self.engine).n_threads()
+        n_threads = 1 if self.engine == "local" else open_workers(self.engine).n_threads()
         at_least, n_jobs, storage = 1, self.n_jobs, Storage()
         if memory is not None:
             n_jobs, storage = 1, Pool(place_for_files(model.memmap_folder))
@@ -155,7 +155,7 @@ class Documents:
         if self.engine == "local":
             warn_of_idle_threads(n_groups, n_tokens, effective_n_jobs(self.n_jobs), more=more)
         elif pays_threads(n_tokens) and own_threads() is None:
-            n_threads = open_place(self.engine, model.n_jobs).n_threads()
+            n_threads = open_workers(self.engine, model.n_jobs).n_threads()
             warn_of_idle_threads(n_groups, n_tokens, n_threads, "the cluster has", more)
 
     def checked(self, program):
@@ -228,5 +228,5 @@ def _number_of_shards(model, X, engine, n_topics):
     n_words = np.count_nonzero(np.bincount(X.indices))
     groups = number_of_groups(int(X.sum(dtype=np.int64)), n_words, n_topics)
     if groups > 1 and engine != "local" and own_threads() is None:
-        groups = max(groups, open_place(engine).n_threads())
+        groups = max(groups, open_workers(engine).n_threads())
     return min(groups, X.shape[0])

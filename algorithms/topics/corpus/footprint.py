@@ -73,7 +73,7 @@ def _on_cpu(lengths, frequency, n_topics):
     n_rows = number_of_rows(frequency, n_topics)
     blocks = {"gibbs": Words(frequency, 1, n_rows), "light": Words(frequency, 1, 0, True)}
     found = {}
-    for name in ("gibbs", "warp", "light"):
+    for name in ("gibbs", "warp", "light", *(["saber"] if _saber_fits(lengths, frequency, n_topics) else [])):
         found[name] = int(bytes_of_state(name, n_topics, sizes).shards[0]) + BYTES_OF_WORD * n_words
         if name in blocks:  # those of warp are with its shards
             found[name] += blocks[name].bytes_of_blocks(n_topics, topic)
@@ -81,9 +81,6 @@ def _on_cpu(lengths, frequency, n_topics):
         del found["light"]
         if n_topics > DENSE_TOPICS:
             del found["gibbs"]
-    if _saber_fits(lengths, frequency, n_topics):
-        common = (topic + 4) * n_tokens + 20 * n_documents + 32 * len(frequency)
-        found["saber"] = common + 128 * int(-(-np.minimum(lengths, n_topics) // 32).sum())
     return found
 
 

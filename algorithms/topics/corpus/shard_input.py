@@ -14,12 +14,12 @@ from ....datasets._files import too_empty
 from ....datasets.document_files import Piece, check_entries, cut_files, document_files, read_pieces
 from ....errors import DataError, shortened
 from ....scheduler.engine import run
-from ....scheduler.place import check_engine
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.rotation import balance
 from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.stores.store import fingerprint_csr
 from ....scheduler.threads import effective_n_jobs
+from ....scheduler.workers import check_engine
 from ...inputs.matrices import check_counts, check_words_used
 from ...inputs.pieces import check_same, computed, delayed_blocks, is_dask, is_frame, is_lazy, located
 from ...inputs.texts import check_are_names, text_in

@@ -24,9 +24,9 @@ class Answers:
         self.n_bytes = 0
 
     def __enter__(self):
-        from ....scheduler.sessions import membership, payloads
+        from ....scheduler.sessions import payloads, workers
 
-        self._names = vars(membership)
+        self._names = vars(workers)
         self._opened = self._names["opened"]
 
         def counted(answer, worker):

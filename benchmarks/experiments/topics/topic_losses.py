@@ -32,7 +32,7 @@ class Reads:
     def __enter__(self):
         from ....scheduler.sessions.cluster import ClusterSession
 
-        load = self._load = ClusterSession._load
+        load = self.load = ClusterSession.load
 
         async def counted(session, shard, *args):
             source = session._data.shards[shard]["source"]
@@ -44,13 +44,13 @@ class Reads:
         return self
 
     def __exit__(self, *_):
-        _put(self._load)
+        _put(self.load)
 
 
 def _put(load):
     from ....scheduler.sessions import cluster
 
-    vars(cluster)["ClusterSession"]._load = load
+    vars(cluster)["ClusterSession"].load = load
 
 
 def measure(client, files, options, given, after):

@@ -272,15 +272,15 @@ def test_a_state_that_is_made_anew_is_as_loaded(ratings):
 @pytest.mark.parametrize("name", ["als", "implicit"])
 def test_the_client_receives_a_number_of_each_shard(cluster, ratings, name, monkeypatch):
     """And, of implicit feedback, axes; rows go from worker to worker, once a side and iteration."""
-    from stradask.scheduler.sessions import membership, payloads
+    from stradask.scheduler.sessions import payloads, workers
 
-    came, opened = [], membership.opened
+    came, opened = [], workers.opened
 
     def counted(answer, worker):
         came.append(sum(map(payloads.bytes_of, answer["ok"])) if answer and answer.get("ok") else 0)
         return opened(answer, worker)
 
-    monkeypatch.setattr(membership, "opened", counted)
+    monkeypatch.setattr(workers, "opened", counted)
     R = abs(make_ratings(3000, 500, 3, density=0.01, noise=0.3, random_state=0)[0])
     rounds = []
     far = fitted(R, name, engine="dask", callback=lambda info: rounds.append(sum(came)), max_iter=5)
@@ -321,7 +321,7 @@ def test_a_worker_that_joins_takes_part(ratings, name, monkeypatch):
 
     def run(session, *args, **given):
         found = plain(session, *args, **given)
-        sessions.append((session, set(session._shard_at)))
+        sessions.append((session, set(session.shard_at)))
         return found
 
     monkeypatch.setattr(ClusterSession, "run", run)
@@ -333,7 +333,7 @@ def test_a_worker_that_joins_takes_part(ratings, name, monkeypatch):
                 client.wait_for_workers(2, timeout=60)
             end = time.monotonic() + 60
             while info.round == 4 and time.monotonic() < end:
-                if sessions[-1][0]._ready or len(set(sessions[-1][0]._shard_at)) == 2:  # will have shards
+                if sessions[-1][0].moves.ready or len(set(sessions[-1][0].shard_at)) == 2:  # will have shards
                     break
                 time.sleep(0.01)
 

@@ -20,8 +20,8 @@ from stradask.algorithms.linear.sparse import distributed
 from stradask.datasets import row_files
 from stradask.errors import DataError
 from stradask.scheduler.allocation import WorkerMemory
-from stradask.scheduler.place import ClusterPlace
 from stradask.scheduler.read_ahead import ReadAhead
+from stradask.scheduler.workers import ClusterWorkers
 
 RNG = np.random.default_rng(0)
 N, D, CHUNK = 1200, 8, 150
@@ -161,7 +161,7 @@ def test_rows_are_streamed_where_they_would_fill_the_memory(cluster, monkeypatch
 
 def test_workers_without_memory_for_blocks_are_refused_at_once(cluster, monkeypatch):
     memory = [WorkerMemory(limit, 200e6, 1, True) for limit in (300e6, 230e6)]
-    monkeypatch.setattr(ClusterPlace, "memory_after", lambda self, prepare: memory)
+    monkeypatch.setattr(ClusterWorkers, "memory_after", lambda self, prepare: memory)
     monkeypatch.setattr(streamed, "_MOST_MEMORY", 1e-6)
     with pytest.raises(DataError, match=r"a limit of 230 MB leaves too little .* 200 MB, targets"):
         sd.Ridge(engine="dask").fit(lazy(DENSE), NUMBERS)

@@ -12,7 +12,7 @@ import pytest
 
 import stradask as sd
 from stradask.benchmarks.scheduling.slow_network import Link, cluster, cpu_seconds
-from stradask.scheduler.sessions import membership
+from stradask.scheduler.sessions import workers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 SLOW = {"latency": 1e-3, "bandwidth": 1.25e8}
@@ -32,13 +32,13 @@ def model(corpus, engine, callback=None, sampler="gibbs"):
 @pytest.fixture
 def calls(monkeypatch):
     """How often this process called workers to do something."""
-    ask, made = membership.Membership._ask, []
+    ask, made = workers.Workers.call, []
 
     async def counted(self, worker, handler, **message):
         made.append((message.get("method", handler), worker))
         return await ask(self, worker, handler, **message)
 
-    monkeypatch.setattr(membership.Membership, "_ask", counted)
+    monkeypatch.setattr(workers.Workers, "call", counted)
     return made
 
 

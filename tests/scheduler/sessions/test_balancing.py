@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from stradask.scheduler import RotationSchedule, run
-from stradask.scheduler.place import open_session
 from stradask.scheduler.sessions.balancing import Balance, contiguous, slowest
-from stradask.scheduler.sessions.migration import Migration
+from stradask.scheduler.sessions.cluster import ClusterSession
+from stradask.scheduler.sessions.workers import Workers
+from stradask.scheduler.workers import open_session
 
 
 def all_contiguous(n_shards, workers):
@@ -166,7 +167,7 @@ def paced(monkeypatch):
 
 def watched(session, places):
     def look(info):
-        places.append(list(session._shard_at))
+        places.append(list(session.shard_at))
 
     return look
 
@@ -262,7 +263,7 @@ def test_shards_go_by_the_threads_that_work_on_them(start_cluster, make_rotation
         for n_jobs, sizes in ((None, [2, 6]), (1, [4, 4])):
             session = open_session(cluster.scheduler_address, n_jobs)
             session.open(make_rotation(8))
-            assert sorted(map(session._shard_at.count, session._workers)) == sizes
+            assert sorted(map(session.shard_at.count, session.threads)) == sizes
             session.close()
 
 
@@ -277,8 +278,8 @@ def test_a_newcomer_that_retires_before_it_has_shards_is_let_go(start_cluster, m
                 cluster.scale(2)
                 client.wait_for_workers(2, timeout=60)
             if info.round == 3:
-                wait_until(lambda: session._ready)
-                client.retire_workers(list(session._ready))
+                wait_until(lambda: session.moves.ready)
+                client.retire_workers(list(session.moves.ready))
                 wait_until(lambda: set(client.scheduler_info(n_workers=-1)["workers"]) == old)
 
         done = run(program, RotationSchedule(8, 16), max_rounds=4, engine=session, callback=come_and_go)
@@ -287,18 +288,18 @@ def test_a_newcomer_that_retires_before_it_has_shards_is_let_go(start_cluster, m
 
 @pytest.mark.parametrize(("what", "remedy"), [("other", "install the same"), ("coming", "install it there")])
 def test_a_newcomer_that_does_not_fit_is_told_of_once(what, remedy):
-    class Asked(Migration):
+    class Asked(Workers):
         async def _answers(self, worker):
             return what
 
-    session = Asked("tcp://nowhere:1")
-    session._timeout, session._epoch = 0.0, 0
+    session = ClusterSession(Asked("tcp://nowhere:1"))
+    session.workers.timeout, session.epoch = 0.0, 0
     for _ in range(2):
-        asyncio.run(session._prepare("tcp://new", 0, 1))
-    assert session._unfit == {"tcp://new"}
-    assert len(session._warnings) == 1
-    assert session._warnings[0].startswith("the worker tcp://new gets no work: ")
-    assert remedy in session._warnings[0]
+        asyncio.run(session.moves.prepare("tcp://new", 0, 1))
+    assert session.workers.unfit == {"tcp://new"}
+    assert len(session.workers.warnings) == 1
+    assert session.workers.warnings[0].startswith("the worker tcp://new gets no work: ")
+    assert remedy in session.workers.warnings[0]
 
 
 def wait_until(condition):
@@ -320,7 +321,9 @@ def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference
                 cluster.scale(2)
                 client.wait_for_workers(2, timeout=60)
             if info.round == 5:
-                wait_until(lambda: session._ready or len(session._workers) == 2)  # its room is made meanwhile
+                wait_until(
+                    lambda: session.moves.ready or len(session.threads) == 2
+                )  # its room is made meanwhile
 
         paced({}, 1.0)
         program = weighted(make_rotation(8))

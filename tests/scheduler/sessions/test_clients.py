@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stradask.errors import DataError, StradaskError
-from stradask.scheduler.place import open_session
+from stradask.scheduler.workers import open_session
 
 
 @pytest.mark.parametrize("engine", ["tcp://127.0.0.1:9", "sctp://127.0.0.1:9", "tls://127.0.0.1:9"])
@@ -103,9 +103,9 @@ def opened(monkeypatch):
 
 
 def session_on(client):
-    from stradask.scheduler.sessions.cluster import ClusterSession
+    from stradask.scheduler.workers import open_session
 
-    return ClusterSession(client)
+    return open_session(client)
 
 
 def test_the_second_fit_of_a_client_opens_nothing(caller, opened, make_rotation):
@@ -113,7 +113,7 @@ def test_the_second_fit_of_a_client_opens_nothing(caller, opened, make_rotation)
         opened.clear()
         session = session_on(caller)
         session.open(make_rotation())
-        assert session._client is caller
+        assert session.workers.client is caller
         session.close()
         assert opened == expected
         assert caller.status == "running"
@@ -138,33 +138,26 @@ def test_a_fit_by_address_makes_one_client_and_closes_it(caller, opened):
     assert opened[0].status == "closed"
 
 
-@pytest.mark.parametrize(("of_files", "n_sessions"), [(False, 1), (True, 2)])
-def test_a_fit_subscribes_once(caller, monkeypatch, tmp_path, of_files, n_sessions):
-    """Of files one session surveys them. Threads and memory are asked of the client."""
+@pytest.mark.parametrize("of_files", [False, True])
+def test_a_fit_connects_once(caller, monkeypatch, tmp_path, of_files):
+    """Of files tasks survey them first. Threads and memory are asked of the client."""
     import stradask as sd
-    from stradask.scheduler.sessions import clients, membership
+    from stradask.scheduler.sessions import clients
 
     X = np.random.default_rng(0).poisson(1.5, (1500, 50)).astype(np.int32)
     sd.datasets.save_uci_bow(X, tmp_path / "docword.txt")
-    sessions, echoes = [], []
-    begin = membership.Membership._begin
+    borrowed, echoes = [], []
+    confirm = clients.BorrowedClient.confirm
 
-    async def counted(self, borrowed):
-        sessions.append(self)
-        confirm = borrowed.confirm
+    async def confirmed(self):
+        borrowed.append(self)
+        echoes.append(await confirm(self))
+        return echoes[-1]
 
-        async def confirmed():
-            echoes.append(await confirm())
-            return echoes[-1]
-
-        borrowed.confirm = confirmed
-        await begin(self, borrowed)
-
-    monkeypatch.setattr(membership.Membership, "_begin", counted)
+    monkeypatch.setattr(clients.BorrowedClient, "confirm", confirmed)
     model = sd.LatentDirichletAllocation(3, max_iter=2, random_state=0, engine=caller)
     model.fit(tmp_path / "docword.txt" if of_files else X)
-    assert len(sessions) == n_sessions
-    assert sum(echoes) == 1
+    assert (len(borrowed), echoes) == (1, [True])
     caller.sync(asyncio.sleep, 0)  # the event loop ends the subscription
     assert clients._shared_of_clients[caller].listeners == []
 
@@ -176,7 +169,7 @@ def test_sessions_at_the_same_time_share_a_client(caller, make_rotation):
     first.close()
     event = {"action": "add-worker", "worker": "inproc://somebody"}
     caller.sync(caller._handle_event, "all", (0.0, event))
-    assert "inproc://somebody" in second._newcomers - first._newcomers
+    assert "inproc://somebody" in second.moves.newcomers - first.moves.newcomers
     second.measure([])
     second.close()
     session_on(caller).close()
@@ -195,7 +188,7 @@ def test_a_client_that_cannot_be_shared_gets_one_beside_it(caller, opened, make_
     session = session_on(caller)
     session.open(make_rotation())
     (client,) = (made for made in opened if made != "stradask-sessions")
-    assert session._client is client
+    assert session.workers.client is client
     session.close()
     assert client.status == "closed"
     assert caller.status == "running"
@@ -205,7 +198,7 @@ def test_a_client_that_cannot_be_shared_gets_one_beside_it(caller, opened, make_
 
 def test_a_plugin_that_has_gone_is_installed_again(caller, opened, make_rotation):
     """As after another scheduler has come up at the address."""
-    session_on(caller)._connect()
+    session_on(caller)._join()
     caller.unregister_worker_plugin("stradask-sessions")
     opened.clear()
     session = session_on(caller)
@@ -279,12 +272,12 @@ def test_a_client_that_finds_another_scheduler_puts_the_plugins_there(one_proces
 def test_an_asynchronous_client_lends_another_one(one_process):
     import distributed
 
-    from stradask.scheduler.sessions.clients import client_for
+    from stradask.scheduler.workers import open_workers
 
     async def notebook():
         async with distributed.Client(one_process.scheduler_address, asynchronous=True) as client:
             await asyncio.sleep(0)
-            with client_for(client) as lent:
+            with open_workers(client).client() as lent:
                 return lent.submit(sum, [1, 2]).result(60), client.status
 
     assert asyncio.run(notebook()) == (3, "running")
@@ -378,20 +371,20 @@ def test_a_worker_that_is_lost_while_the_plugin_is_installed_ends_no_fit(
 def test_newcomers_that_do_not_answer_are_not_waited_for(one_process, make_rotation, monkeypatch):
     """A process that has just been started imports for seconds; the others have the shards by then."""
     session = open_session(one_process.scheduler_address)
-    session._connect()
+    session._join()
     first, late = sorted(one_process.scheduler_info["workers"])
-    answers = type(session)._answers
+    answers = session.workers._answers
 
-    async def answer(self, member):
+    async def answer(member):
         if member == late:
             await asyncio.sleep(600)
             answered.append(member)
-        return await answers(self, member)
+        return await answers(member)
 
-    monkeypatch.setattr(type(session), "_answers", answer)
-    session._newcomers.add(late)
+    monkeypatch.setattr(session.workers, "_answers", answer)
+    session.workers.newcomers.add(late)
     answered = []
     session.open(make_rotation())
     assert answered == []
-    assert set(session._shard_at) == {first}
+    assert set(session.shard_at) == {first}
     session.close()

@@ -10,9 +10,9 @@ import pytest
 
 from stradask.errors import DataError, StradaskError
 from stradask.scheduler import Program, StaticSchedule, run
-from stradask.scheduler.place import open_session
 from stradask.scheduler.sessions import placement
 from stradask.scheduler.sessions.placement import ShardData, future_of
+from stradask.scheduler.workers import open_session
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_the_scheduler_sees_that_workers_are_busy(distant, make_rotation):
     from distributed import Client
 
     distant.open(make_rotation())
-    with Client(distant._client.scheduler.address, set_as_default=False) as client:
+    with Client(distant.workers.client.scheduler.address, set_as_default=False) as client:
 
         def processing(dask_scheduler):
             return [sorted(str(ts.key) for ts in ws.processing) for ws in dask_scheduler.workers.values()]
@@ -199,7 +199,7 @@ def test_shards_of_dask_are_used_where_they_lie(client, make_summing, by_address
     lazy = [(blocks.blocks[i], {"factor": i}) for i in range(3)]
     session = open_session(client.scheduler.address if by_address else "dask")
     session.open(make_summing([(future, {"factor": 1}) for future in far] + lazy))
-    assert session._shard_at[:2] == [second, first]
+    assert session.shard_at[:2] == [second, first]
     assert session.run(0, 0, [[(s, 0) for s in range(5)]], []) == [2000, 3000, 0, 10, 20]
     session.close()
     assert client.submit(np.sum, far[0]).result(60) == 2000  # still the caller's
@@ -227,7 +227,7 @@ def test_blocks_that_dask_holds_are_lent_without_a_task(client, make_summing, mo
     monkeypatch.setattr(ShardData, "deliver_values", bring)
     session = open_session("dask")
     session.open(make_summing([(entry, {"factor": 1}) for entry in entries]))
-    assert session._shard_at == [first] * 3 + [second] * 3
+    assert session.shard_at == [first] * 3 + [second] * 3
     assert session.run(0, 0, [[(s, 0) for s in range(6)]], []) == [2000, 2000, 2000, 10, 10, 15]
     session.close()
 

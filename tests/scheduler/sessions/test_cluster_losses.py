@@ -14,7 +14,7 @@ import dask
 import pytest
 
 from stradask.errors import DataError, StradaskError, WorkerLost
-from stradask.scheduler.place import open_session
+from stradask.scheduler.workers import open_session
 
 pytestmark = pytest.mark.cluster
 SLOW_ROUND = 0.01  # seconds an update: a third of a second a round on one thread
@@ -152,8 +152,8 @@ def test_a_shard_is_handed_on_whole(start_cluster):
         session.open(Counting())
         for r in range(3):
             if r:
-                client.retire_workers([session._shard_at[0]])
-                wait_until(lambda left=3 - r: len(session._workers) == left)
+                client.retire_workers([session.shard_at[0]])
+                wait_until(lambda left=3 - r: len(session.threads) == left)
             want = [(r + 1, data, "once") for data in (1, 2, 3)]
             assert session.run(r, 0, [[(s, 0) for s in range(3)]], [] if r else ["once"]) == want
         session.close()
@@ -174,7 +174,7 @@ def test_a_state_that_does_not_pickle_is_loaded_again(start_cluster, make_rotati
             sorted(client.scheduler_info()["workers"])[0],
             open_session(cluster.scheduler_address),
         )
-        leave = Disturbance(lambda: client.retire_workers([address]), felt=lambda: session._leaving)
+        leave = Disturbance(lambda: client.retire_workers([address]), felt=lambda: session.workers.leaving)
         for engine, callback in (("local", None), (session, leave)):
             program = Locked()
             program.seconds = SLOW_ROUND if callback else 0.0
@@ -196,7 +196,7 @@ def test_a_shard_that_cannot_be_handed_on_is_loaded_again(start_cluster, fit, re
             client.wait_for_workers(2, timeout=60)
             client.retire_workers([address])
 
-        leave = Disturbance(replace, felt=lambda: session._leaving)
+        leave = Disturbance(replace, felt=lambda: session.workers.leaving)
         got, done = fit(session, 8, callback=leave, seconds=SLOW_ROUND)
     assert got == reference(8)
     assert done.n_recoveries == 1  # the newcomer held nothing
@@ -208,32 +208,32 @@ def test_newcomers_take_part_when_the_session_is_opened_again(start_cluster, mak
         session.open(make_rotation())
         cluster.scale(2)
         client.wait_for_workers(2, timeout=60)
-        assert len(set(session._shard_at)) == 1
+        assert len(set(session.shard_at)) == 1
         session.open(make_rotation())
-        assert len(set(session._shard_at)) == 2
+        assert len(set(session.shard_at)) == 2
         session.close()
 
 
 def test_a_newcomer_of_another_version_does_not_end_a_fit_that_begins_anew(
     start_cluster, make_rotation, monkeypatch
 ):
-    from stradask.scheduler.sessions import membership
+    from stradask.scheduler.sessions import workers
 
     with start_cluster(1, processes=False, client=True) as (cluster, client):
         session = open_session(cluster.scheduler_address)
         session.open(make_rotation())
-        (old,) = set(session._shard_at)
+        (old,) = set(session.shard_at)
         cluster.scale(2)
         client.wait_for_workers(2, timeout=60)
-        opened = membership.opened
+        opened = workers.opened
         monkeypatch.setattr(
-            membership,
+            workers,
             "opened",
             lambda answer, member: "99.0" if member != old and "ok" in answer else opened(answer, member),
         )
         with pytest.warns(UserWarning, match="gets no work: stradask 99.0 is installed there"):
             session.open(make_rotation())
-        assert set(session._shard_at) == {old}
+        assert set(session.shard_at) == {old}
         session.close()
 
 
@@ -366,7 +366,7 @@ def test_a_scheduler_that_is_gone_ends_the_fit(start_cluster, make_rotation, mon
     with start_cluster(1, processes=False) as cluster:
         session = open_session(cluster.scheduler_address)
         session.open(make_rotation())
-    session._timeout = 1.0  # not before: while there is a scheduler a busy machine may take its time
+    session.workers.timeout = 1.0  # not before: while there is a scheduler a busy machine may take its time
     with pytest.raises((WorkerLost, StradaskError)):
         session.measure([])
     with pytest.raises(StradaskError):

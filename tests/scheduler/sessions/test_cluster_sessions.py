@@ -13,9 +13,9 @@ from scipy import sparse
 
 from stradask.errors import DataError, StradaskError, WorkerLost
 from stradask.scheduler import Outcome, Program, RotationSchedule, StaticSchedule, run
-from stradask.scheduler.place import open_session
-from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.local import LocalSession
+from stradask.scheduler.sessions.workers import Workers
+from stradask.scheduler.workers import open_session
 
 
 @pytest.fixture
@@ -386,16 +386,16 @@ def test_without_a_client_dask_is_an_error(make_rotation):
 
 @pytest.mark.cluster
 def test_another_version_on_a_worker_is_refused(distant, make_rotation, monkeypatch):
-    from stradask.scheduler.sessions import membership
+    from stradask.scheduler.sessions import workers
 
-    monkeypatch.setattr(membership, "__version__", "99.0")
+    monkeypatch.setattr(workers, "__version__", "99.0")
     with pytest.raises(StradaskError, match=r"is installed on tcp://.* and 99\.0 here; install the same"):
         distant.open(make_rotation())
 
 
 def test_the_module_of_sessions_imports_no_dask():
     code = (
-        "import sys, stradask.scheduler.sessions.session; print(sys.modules.keys() & {'dask', 'distributed'})"
+        "import sys, stradask.scheduler.sessions.local; print(sys.modules.keys() & {'dask', 'distributed'})"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
@@ -458,7 +458,7 @@ def test_a_process_that_no_worker_answers_is_told_of_the_coordinator(one_process
     async def silent(session, worker):
         return "silent"
 
-    monkeypatch.setattr(ClusterSession, "_answers", silent)
+    monkeypatch.setattr(Workers, "_answers", silent)
     with dask.config.set({"stradask.timeout": "300ms"}):
         session = open_session(one_process.scheduler_address)
         try:

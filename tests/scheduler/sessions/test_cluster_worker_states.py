@@ -19,6 +19,7 @@ from stradask.scheduler.sessions.local import LocalSession
 from stradask.scheduler.sessions.payloads import Frames, payload_bytes
 from stradask.scheduler.sessions.placement import place
 from stradask.scheduler.sessions.worker_state import StaleEpoch, WorkerState
+from stradask.scheduler.sessions.workers import Workers
 
 
 class Tracing(Program):
@@ -52,14 +53,14 @@ class Network:
         self.random, self.pool = random.Random(seed), ThreadPoolExecutor(8)
         self.workers = {f"m{i}": WorkerState(program, n_threads, self.send) for i in range(n_workers)}
         # The coordinator's half, which knows where everything lies.
-        self.session = ClusterSession("tcp://nowhere:1")
+        self.session = ClusterSession(Workers("tcp://nowhere:1"))
         threads = dict.fromkeys(self.workers, n_threads)
-        self.session._shard_at = place(len(program.shards), threads)
-        self.session._block_at = place(program.n_blocks, threads)
-        self.session._stamps = [0] * program.n_blocks
-        for shard, name in enumerate(self.session._shard_at):
+        self.session.shard_at = place(len(program.shards), threads)
+        self.session.block_at = place(program.n_blocks, threads)
+        self.session.stamps = [0] * program.n_blocks
+        for shard, name in enumerate(self.session.shard_at):
             self.workers[name].load(shard, program.shards[shard], 0, {})
-        for block, name in enumerate(self.session._block_at):
+        for block, name in enumerate(self.session.block_at):
             self.workers[name].make_block(block)
 
     def send(self, to, blocks):
@@ -79,7 +80,7 @@ class Network:
         return self.pool.submit(deliver)
 
     def run(self, round_, steps, messages):
-        plans, moves, self.session._block_at, self.session._stamps = self.session._plan_routes(0, steps)
+        plans, moves, self.session.block_at, self.session.stamps = self.session._plan_routes(0, steps)
         partials, calls = {}, {}
         with ThreadPoolExecutor(2 * len(self.workers)) as callers:
             for name, worker in self.workers.items():
@@ -293,7 +294,7 @@ def test_every_message_may_come_twice(one_process, fit):
     """The connection breaks after each answer, of calls and of hops."""
     from distributed.comm import CommClosedError
 
-    from stradask.scheduler.place import open_session
+    from stradask.scheduler.workers import open_session
 
     class Breaking:
         def __init__(self, pool):
@@ -338,10 +339,10 @@ def test_every_message_may_come_twice(one_process, fit):
             return getattr(self.pool, name)
 
     session = open_session(one_process.scheduler_address)
-    session._connect()
+    session._join()
     plugins = [w.plugins["stradask-sessions"] for w in one_process.workers.values()]
     kept = [plugin.pool for plugin in plugins]
-    session._pool = Breaking(session._pool)
+    session.workers.pool = Breaking(session.workers.pool)
     try:
         breaking = []
         for plugin in plugins:
@@ -351,7 +352,7 @@ def test_every_message_may_come_twice(one_process, fit):
     finally:
         for plugin, pool in zip(plugins, kept, strict=True):
             plugin.pool = pool
-    assert len(session._pool.broken) > 20
+    assert len(session.workers.pool.broken) > 20
     assert sum(len(pool.broken) for pool in breaking) > 20
     assert got == fit("local")[0]
     assert done.n_recoveries == 0

@@ -8,9 +8,9 @@ import pytest
 
 from stradask.errors import StradaskError
 from stradask.scheduler import RotationSchedule, run
-from stradask.scheduler.place import open_place
 from stradask.scheduler.sessions.payloads import Frames
 from stradask.scheduler.tasks import Load
+from stradask.scheduler.workers import open_workers
 
 ADVICE = r"Call client\.upload_file\('{}\.py'\) before the fit, or install it there"
 
@@ -59,7 +59,7 @@ def test_programs_and_tasks_on_workers_without_the_module_name_it(one_process, m
     # Dask's scheduler, which unpickles tasks, does not tell which module it is.
     for inputs, task in [([Load(str, (Elsewhere(),))], (0, 1)), ([1], (0, Elsewhere()))]:
         with (
-            open_place(address).tasks(inputs) as tasks,
+            open_workers(address).tasks(inputs) as tasks,
             pytest.raises(StradaskError, match=ADVICE.format("my_module")),
         ):
             tasks.map(pow, [task])

@@ -76,7 +76,7 @@ def mixed(start_cluster, another_worker):
 
 
 def test_one_of_our_version_that_joins_takes_part(start_cluster):
-    from stradask.scheduler.place import open_place
+    from stradask.scheduler.workers import open_workers
 
     def meets(first):
         """Wait, on the one thread of the first worker, until another one has a task."""
@@ -89,7 +89,7 @@ def test_one_of_our_version_that_joins_takes_part(start_cluster):
         return here
 
     with start_cluster(1, processes=False, protocol="tcp://", client=True) as (cluster, client):
-        workers = open_place("dask").workers()
+        workers = open_workers("dask").task_workers()
         workers.open()
         (first,) = workers.where()["workers"]
         asked = [workers.submit(meets, first) for _ in range(12)]
@@ -104,11 +104,11 @@ def test_a_worker_that_joins_at_once_is_heard_of(start_cluster):
 
     In the second cluster of a process nothing is imported any more, and it was.
     """
-    from stradask.scheduler.place import open_place
+    from stradask.scheduler.workers import open_workers
 
     for _ in range(2):
         with start_cluster(1, processes=False, protocol="tcp://", client=True) as (cluster, client):
-            workers = open_place("dask").workers()
+            workers = open_workers("dask").task_workers()
             workers.open()
             cluster.scale(2)
             client.wait_for_workers(2, timeout=60)
@@ -135,7 +135,7 @@ def test_a_worker_of_another_version_gets_no_work_in_any_fit(mixed, name):
 
 @pytest.mark.filterwarnings("always")
 def test_one_that_joins_in_mid_search_gets_no_work(start_cluster, another_worker):
-    from stradask.scheduler.place import open_place
+    from stradask.scheduler.workers import open_workers
 
     def slow(seconds):
         import time
@@ -144,7 +144,7 @@ def test_one_that_joins_in_mid_search_gets_no_work(start_cluster, another_worker
         return "done"
 
     with start_cluster(1, processes=False, protocol="tcp://", client=True) as (_, client):
-        workers = open_place("dask").workers()
+        workers = open_workers("dask").task_workers()
         workers.open()
         first = workers.submit(slow, 0.1)
         other = another_worker(client)
@@ -152,7 +152,7 @@ def test_one_that_joins_in_mid_search_gets_no_work(start_cluster, another_worker
             late = [workers.submit(slow, 0.05) for _ in range(6)]
             assert [f.result(60) for f in (first, *late)] == ["done"] * 7
             end = time.monotonic() + 30
-            while not workers._unfit and time.monotonic() < end:
+            while not workers.workers.unfit and time.monotonic() < end:
                 time.sleep(0.02)
             workers.close()  # tells what has not been told
         assert sum(re.search(TOLD, str(w.message)) is not None for w in told) == 1
@@ -189,8 +189,8 @@ def test_tasks_go_on_where_all_accepted_workers_were_lost(start_cluster):
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.usefixtures("mixed")
 def test_if_all_are_of_another_version_the_error_names_both(name, monkeypatch):
-    from stradask.scheduler.sessions import membership
+    from stradask.scheduler.sessions import workers
 
-    monkeypatch.setattr(membership, "__version__", "98.0")
+    monkeypatch.setattr(workers, "__version__", "98.0")
     with pytest.raises(StradaskError, match=r"all workers of .* and 98\.0 here; install the same version"):
         FITS[name]("dask")

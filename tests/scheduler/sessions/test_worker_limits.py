@@ -9,7 +9,7 @@ import pytest
 
 import stradask as sd
 from stradask.errors import DataError, StradaskError
-from stradask.scheduler.place import open_place
+from stradask.scheduler.workers import open_workers
 
 pytestmark = pytest.mark.cluster
 
@@ -58,12 +58,12 @@ def test_a_worker_that_ends_while_it_imports_is_named_by_its_limit(start_cluster
             dask.config.set({"distributed.worker.memory.pause": False}),  # this process takes more
             start_cluster(2, client=True, processes=False, memory_limit=limit) as (_, client),
         ):
-            place = open_place(client)
-            assert len(place.memory_after(int)) == 2
+            workers = open_workers(client)
+            assert len(workers.memory_after(int)) == 2
             with monkeypatch.context() as patch:
                 patch.setattr(distributed.Client, "run", run_and_lose_one)
                 if limit == "3GB":
-                    assert len(place.memory_after(int)) == 1
+                    assert len(workers.memory_after(int)) == 1
                     continue
                 with pytest.raises(DataError, match="limit of 300 MB is too low for the programs alone"):
-                    place.memory_after(int)
+                    workers.memory_after(int)

@@ -8,7 +8,6 @@ import pytest
 
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 from stradask.scheduler import RotationSchedule, run
-from stradask.scheduler.place import open_session
 from stradask.scheduler.stores.shared_store import (
     SharedCheckpoint,
     StoredState,
@@ -17,6 +16,7 @@ from stradask.scheduler.stores.shared_store import (
     write_part,
 )
 from stradask.scheduler.stores.store import Checkpoint
+from stradask.scheduler.workers import open_session
 
 pytest.importorskip("fsspec")
 MARK = {"of": "this"}
@@ -276,7 +276,7 @@ def test_nothing_of_the_shards_comes_to_the_client(
 
     def lose(info):
         if info.round == 5:
-            session._whole = False  # as after a loss
+            session.is_complete = False  # as after a loss
             losses.append(files(tmp_path))
 
     program = make_rotation()

@@ -13,7 +13,7 @@ import pytest
 
 from stradask.algorithms.optimize.minimize import minimize
 from stradask.algorithms.optimize.sandblaster import Sandblaster
-from stradask.scheduler.place import open_session
+from stradask.scheduler.workers import open_session
 
 N_PARAMETERS = 120
 
@@ -112,8 +112,8 @@ def test_portions_that_were_taken_over_stay_with_their_new_worker(start_cluster,
                 if objective.n_taken_over:
                     break
             assert objective.n_taken_over == 1
-            load = session._load
-            session._load = lambda *args: loads.append(args) or load(*args)
+            load = session.load
+            session.load = lambda *args: loads.append(args) or load(*args)
             for _ in range(3):
                 assert objective(x)[0] == pytest.approx(want[0], rel=1e-13)
             assert loads == []
@@ -248,7 +248,7 @@ def test_a_client_that_dies_while_worker_states_are_made_leaves_nothing_on_the_w
     """No task of its own is there yet whose release would tell the workers."""
     code = """
 import os, sys, distributed, numpy as np
-from stradask.scheduler.place import open_session
+from stradask.scheduler.workers import open_session
 from stradask.scheduler.sums.summed import Summed
 session = open_session(sys.argv[1])
 distributed.Client.submit = lambda *args, **options: os._exit(77)

@@ -67,14 +67,14 @@ def test_sums_are_those_of_threads(engine, portions):
 
 def test_x_goes_to_each_worker_once_and_portions_stay(one_process, portions, monkeypatch):
     """As long as no worker is late or has much more to do than another, as on a busy machine."""
-    from stradask.scheduler.place import open_session
     from stradask.scheduler.sums import portions as machine
+    from stradask.scheduler.workers import open_session
 
     monkeypatch.setattr(machine, "_WORTH", len(portions))
     monkeypatch.setattr(machine, "_LATE", 1000.0)
     session = open_session(one_process.scheduler_address)
     with Sandblaster(make_loss(), portions, engine=session) as objective:
-        n_workers = len(session._workers)
+        n_workers = len(session.threads)
         x = np.zeros(N_PARAMETERS)
         for _ in range(3):
             sent = session.bytes_sent

@@ -13,12 +13,12 @@ from stradask.scheduler.sums.portions import (
     Begin,
     Count,
     Failed,
+    Joined,
     Lost,
     Portions,
     Tick,
     TreeSum,
     Work,
-    Workers,
 )
 
 
@@ -87,7 +87,7 @@ class World:
         name, self.names = f"m{self.names}", self.names + 1
         held = {p for p in range(self.n) if self.random.random() < 0.1}
         self.there[name] = self.random.randint(1, 3), held
-        self.send(Workers(self.now, self.there))
+        self.send(Joined(self.now, self.there))
 
     def step(self, may_lose):
         self.now += self.random.choice((0.0, 0.001, 0.1, 10.0))
@@ -235,7 +235,7 @@ def test_an_order_with_a_copy_is_not_opened_when_one_of_them_is_lost():
     assert not machine.open.any()
     assert machine.handle(Lost(52.0, other)) == []
     assert machine.open.all()
-    again = machine.handle(Workers(53.0, {"c": (1, ())}))
+    again = machine.handle(Joined(53.0, {"c": (1, ())}))
     assert [i.order.worker for i in again] == ["c"]
 
 
@@ -244,7 +244,7 @@ def test_without_anybody_portions_wait():
     assert machine.handle(Begin(0.0, {})) == []
     assert machine.left == 3
     assert math.isinf(machine.wake)
-    done = fast(machine, machine.handle(Workers(1.0, {"a": (2, ())})), 1.0)
+    done = fast(machine, machine.handle(Joined(1.0, {"a": (2, ())})), 1.0)
     assert machine.finished
     assert sum(o.last - o.first for o in done) == 3
 

@@ -11,8 +11,8 @@ import numpy as np
 from ....._typing import Engine
 from .....errors import DataError
 from .....scheduler.engine import run
-from .....scheduler.place import check_engine, open_place
 from .....scheduler.threads import own_threads, single_threaded_blas
+from .....scheduler.workers import check_engine, open_workers
 from ...._base import Estimator
 from ....inputs.dask_arrays import engine_for, is_dask
 from ...sparse.distributed import CutMatrix, exceeds_memory, lay_out
@@ -129,7 +129,7 @@ def _cut_rows(X, engine):
     """Cut X of this process into a block of rows for each worker."""
     import dask.array as da
 
-    n_blocks = max(1, min(open_place(engine).size()[0], X.shape[0]))
+    n_blocks = max(1, min(open_workers(engine).size()[0], X.shape[0]))
     rows = X if isinstance(X, np.ndarray) else X.tocsr()
     return da.from_array(rows, chunks=(-(-X.shape[0] // n_blocks), X.shape[1]), asarray=False)
 
@@ -198,7 +198,7 @@ def solve_owned(
         loss,
         Blocks(np.arange(len(blocks.order)), blocks.starts, plain=True),
         terms,
-        n_shards=open_place(columns.engine, n_jobs).n_threads(),
+        n_shards=open_workers(columns.engine, n_jobs).n_threads(),
         fit_intercept=fit_intercept,
         tol=max(tol, LEAST_TOL),
         max_rounds=max_iter,

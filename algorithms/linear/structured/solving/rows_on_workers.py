@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .....scheduler.place import open_place
 from .....scheduler.sums.summed import Summed
+from .....scheduler.workers import open_workers
 from ....inputs.streamed import RowStream, StreamedBlock, matrix_of, renewed
 from ...glm.row_places import sources_and_reader
 from ...scales import column_moments, merged_scales
@@ -35,7 +35,7 @@ class RemoteColumns(Columns):
     def __init__(self, program, shape, dtype, is_sparse, engine, n_jobs, *, weights, centre):
         (self.n_samples, self.n_features), self.dtype, self.is_sparse = shape, dtype, is_sparse
         self._set_weights(weights if centre else None)
-        self._program, self._place = program, open_place(engine, n_jobs)
+        self._program, self._place = program, open_workers(engine, n_jobs)
         self._passes: Any = None
 
     @property

@@ -21,9 +21,9 @@ from stradask.algorithms.linear.glm.rows import LOGISTIC, SQUARED, DenseRows, ma
 from stradask.algorithms.linear.glm.sketch import sample_of
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
-from stradask.scheduler.place import open_session
 from stradask.scheduler.sums.cluster_passes import ClusterPasses
 from stradask.scheduler.sums.passes import open_passes
+from stradask.scheduler.workers import open_session
 
 EDGES = [0, 700, 708, 4000, 4001, 9000]
 

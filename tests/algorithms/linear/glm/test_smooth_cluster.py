@@ -25,7 +25,7 @@ from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
 from stradask.algorithms.optimize.minimize import minimize
 from stradask.errors import DataError
-from stradask.scheduler.place import ClusterPlace
+from stradask.scheduler.workers import ClusterWorkers
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -129,13 +129,13 @@ def test_many_columns_by_conjugate_gradients():
 def test_several_targets_share_the_portions(problem, monkeypatch):
     X, targets, weights = problem
     Y = np.column_stack([targets[Ridge], targets[PoissonRegressor], np.zeros(N)])
-    opened, open_passes = [], ClusterPlace.sum
+    opened, open_passes = [], ClusterWorkers.sum
 
     def counted(*args, **options):
         opened.append(args)
         return open_passes(*args, **options)
 
-    monkeypatch.setattr(ClusterPlace, "sum", counted)
+    monkeypatch.setattr(ClusterWorkers, "sum", counted)
     lazily = da.from_array(X, (100, -1))
     far = Ridge(0.5, tol=1e-12).fit(lazily, da.from_array(Y, (90, 2)), weights)
     near = Ridge(0.5, tol=1e-12).fit(X, Y, weights)

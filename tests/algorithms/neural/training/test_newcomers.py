@@ -9,8 +9,8 @@ from stradask.algorithms.neural.training.optimizers import Adam
 from stradask.algorithms.neural.training.program import Training
 from stradask.algorithms.neural.training.stage import DenseStage
 from stradask.scheduler import run
-from stradask.scheduler.place import open_session
 from stradask.scheduler.schedules.pipeline import Layout, PipelineSchedule
+from stradask.scheduler.workers import open_session
 
 
 def train(engine, callback=None):
@@ -38,12 +38,12 @@ def test_places_move_to_a_worker_that_joins():
         session = open_session(cluster.scheduler_address)
 
         def join(info):
-            homes.append(list(session._shard_at))
+            homes.append(list(session.shard_at))
             if info.round == 2:
                 cluster.scale(2)
                 client.wait_for_workers(2, timeout=60)
             end = time.monotonic() + 60
-            while info.round == 5 and not session._ready and len(session._workers) < 2:
+            while info.round == 5 and not session.moves.ready and len(session.threads) < 2:
                 assert time.monotonic() < end
                 time.sleep(0.01)
 

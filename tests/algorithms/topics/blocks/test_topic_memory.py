@@ -21,9 +21,9 @@ from stradask.algorithms.topics.samplers.choose import program_of
 from stradask.datasets import save_uci_bow
 from stradask.errors import DataError
 from stradask.scheduler.allocation import WorkerMemory
-from stradask.scheduler.place import ClusterPlace, open_place
 from stradask.scheduler.stores.copies import narrowed
 from stradask.scheduler.stores.trial import without_shards
+from stradask.scheduler.workers import ClusterWorkers, open_workers
 
 NOWHERE = "tcp://127.0.0.1:1"
 
@@ -123,8 +123,8 @@ def test_short_texts_are_not_sent_to_disk_for_rows_that_are_not_made():
 def workers(monkeypatch):
     """Workers of a cluster that is not there: their memory, and how often they were asked for it."""
     asked, found = [], []
-    monkeypatch.setattr(ClusterPlace, "memory", lambda self: found)
-    monkeypatch.setattr(ClusterPlace, "memory_after", lambda self, prepare: asked.append(prepare) or found)
+    monkeypatch.setattr(ClusterWorkers, "memory", lambda self: found)
+    monkeypatch.setattr(ClusterWorkers, "memory_after", lambda self, prepare: asked.append(prepare) or found)
     return found, asked
 
 
@@ -221,7 +221,7 @@ def test_peaks_of_fits_are_what_is_counted(start_processes, monkeypatch, options
 
     with start_processes("2GB") as client:
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
-        used = [worker.used for worker in open_place(client).memory_after(memory.WarmUp())]
+        used = [worker.used for worker in open_workers(client).memory_after(memory.WarmUp())]
         monkeypatch.setattr(memory, "_needs", watched)
         peaks, ended = [0, 0], threading.Event()
 

@@ -5,7 +5,6 @@ import contextvars
 import inspect
 import math
 import sys
-from typing import NamedTuple
 
 from ..errors import DataError, shortened
 from .sessions.local import LocalSession
@@ -15,43 +14,41 @@ from .threads import effective_n_jobs, own_threads, warn_in_task
 _SMALL_LIMIT = 500e6  # bytes of a worker that may have ended because imports and compiled loops take more
 
 
-class Connected(NamedTuple):
-    """What a fit has connected to."""
-
-    clients: dict  # of our own, by address
-    subscribed: list  # clients, also the caller's, that hear the scheduler's news
-
-
-_connections: contextvars.ContextVar[Connected | None] = contextvars.ContextVar("connections", default=None)
+# Connections of the present fit, each a `sessions.workers.Workers`.
+_connections: contextvars.ContextVar[list | None] = contextvars.ContextVar("connections", default=None)
 
 
 @contextlib.contextmanager
 def connected_once():
-    """Have all that connects to a scheduler within the block share one client and one subscription.
+    """Have all that connects to a scheduler within the block share one connection.
 
-    They are made by the first that connects, and end with the block. A block in another one shares its.
+    It is made by the first that connects, and ends with the block. A block in another one shares its.
     """
     if _connections.get() is not None:
         yield
         return
-    connections = Connected({}, [])
+    connections: list = []
     token = _connections.set(connections)
     try:
         yield
     finally:
         _connections.reset(token)
-        if any(connections):
-            from .sessions.clients import close_client, unsubscribe
-
-            for client in connections.subscribed:
-                unsubscribe(client)
-            for client in connections.clients.values():
-                close_client(client)
+        for workers in connections:
+            workers.close()
 
 
-def shared_connections():
-    """Return the `Connected` of the present `connected_once`; None outside of one."""
-    return _connections.get()
+def workers_of(scheduler):
+    """Return the `Workers` of an address or client that the present fit shares; outside of one, new ones."""
+    from .sessions.workers import Workers
+
+    connections = _connections.get()
+    if connections is None:
+        return Workers(scheduler)
+    for workers in connections:
+        if workers.scheduler == scheduler and not workers.is_lost():
+            return workers
+    connections.append(Workers(scheduler, shared=True))
+    return connections[-1]
 
 
 def is_client(engine):
@@ -79,42 +76,42 @@ def check_engine(engine):
         )
 
 
-def open_place(engine, n_jobs=None):
-    """Return the place that an estimator's parameter `engine` names; nothing is connected yet.
+def open_workers(engine, n_jobs=None):
+    """Return the workers that an estimator's parameter `engine` names; nothing is connected yet.
 
     Parameters
     ----------
     engine : str or distributed.Client
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; the address of a Dask
-        scheduler; or a client. Inside a Dask task every place is local, with a warning.
+        scheduler; or a client. Inside a Dask task they are threads, with a warning.
     n_jobs : int or None, default=None
         Threads, on each worker where there are workers.
 
     Returns
     -------
-    LocalPlace or ClusterPlace
+    LocalWorkers or ClusterWorkers
 
     Examples
     --------
-    >>> from stradask.scheduler.place import open_place
-    >>> with open_place("local", n_jobs=2).tasks([10, 20]) as tasks:
+    >>> from stradask.scheduler.workers import open_workers
+    >>> with open_workers("local", n_jobs=2).tasks([10, 20]) as tasks:
     ...     tasks.map(pow, [(0, 2), (1, 2), (1, 3)])
     [100, 400, 8000]
     """
     check_engine(engine)
     if engine == "local":
-        return LocalPlace(n_jobs)
+        return LocalWorkers(n_jobs)
     threads = own_threads()
     if threads is not None:
         n_jobs = threads if n_jobs is None else n_jobs
         warn_in_task(engine, effective_n_jobs(n_jobs), stacklevel=3)
-        return LocalPlace(n_jobs)
-    return ClusterPlace(current_client(engine), n_jobs)
+        return LocalWorkers(n_jobs)
+    return ClusterWorkers(current_client(engine), n_jobs)
 
 
 def open_session(engine, n_jobs=None):
     """Return the session of an estimator's parameter `engine`, not opened; a session as it is."""
-    return engine if hasattr(engine, "snapshot") else open_place(engine, n_jobs).session()
+    return engine if hasattr(engine, "snapshot") else open_workers(engine, n_jobs).session()
 
 
 def current_client(engine):
@@ -132,10 +129,10 @@ def current_client(engine):
         ) from error
 
 
-class LocalPlace:
+class LocalWorkers:
     """Threads of this process.
 
-    Every kind of parallel work has its method, here and in `ClusterPlace`: `tasks` for independent work,
+    Every kind of parallel work has its method, here and in `ClusterWorkers`: `tasks` for independent work,
     `sum` for passes over portions of the data, `session` for scheduled programs, `table` for replicas that
     share parameters.
     """
@@ -158,7 +155,7 @@ class LocalPlace:
         return None
 
     def session(self):
-        """Return a `Session`, not opened yet."""
+        """Return a `LocalSession` or `ClusterSession`, not opened yet."""
         return LocalSession(self.n_jobs)
 
     def sum(self, program, *, ordered=False):
@@ -178,8 +175,8 @@ class LocalPlace:
         return LocalTable()
 
 
-class ClusterPlace:
-    """The workers of a Dask cluster; see `LocalPlace`. `scheduler` is an address or the caller's client."""
+class ClusterWorkers:
+    """The workers of a Dask cluster; see `LocalWorkers`. `scheduler` is an address or the caller's client."""
 
     remote = True
 
@@ -219,10 +216,14 @@ class ClusterPlace:
     @contextlib.contextmanager
     def client(self):
         """Give a client, which answers questions without the subscriptions and plugins of a session."""
-        from .sessions.clients import client_for, scheduler_named
+        from .sessions.clients import scheduler_named
 
-        with client_for(self.scheduler) as client, scheduler_named(client):
-            yield client
+        workers = workers_of(self.scheduler)
+        try:
+            with scheduler_named(workers.task_client):
+                yield workers.task_client
+        finally:
+            workers.leave()
 
     def memory_a_thread(self, prepare):
         """Return the bytes that a thread of the fullest worker may still take, or None without a limit.
@@ -245,13 +246,9 @@ class ClusterPlace:
 
     def _asked(self, function, prepare):
         """Call a function on each worker that can be reached, outside of its tasks; list the answers."""
-        workers = self.workers()
-        client = workers.open()
-        try:
+        with self.task_workers() as workers:
             names, memory = workers.where()["workers"], self._memory()
-            answers = client.run(function, prepare, workers=names, on_error="return")
-        finally:
-            workers.close()
+            answers = workers.client.run(function, prepare, workers=names, on_error="return")
         for name, answer in answers.items():
             limit = memory[name].limit
             if isinstance(answer, OSError) and limit < _SMALL_LIMIT:
@@ -263,31 +260,31 @@ class ClusterPlace:
         return [answer for answer in answers.values() if not isinstance(answer, Exception)]
 
     def session(self):
-        """Return a `Session`, not opened yet."""
+        """Return a `LocalSession` or `ClusterSession`, not opened yet."""
         from .sessions.cluster import ClusterSession
 
-        return ClusterSession(self.scheduler, self.n_jobs)
+        return ClusterSession(workers_of(self.scheduler), self.n_jobs)
 
     def sum(self, program, *, ordered=False):
-        """As `LocalPlace.sum`; with `ordered` the sums have the same bits, whichever worker computes."""
+        """As `LocalWorkers.sum`; with `ordered` the sums have the same bits, whichever worker computes."""
         from .sums.passes import open_passes
 
         return open_passes(self.session(), program, ordered=ordered)
 
     def tasks(self, inputs, *, name="data", advice="larger workers", n_held=None):
-        """As `LocalPlace.tasks`."""
+        """As `LocalWorkers.tasks`."""
         from .cluster_tasks import ClusterTasks
 
-        return ClusterTasks(self.workers(), self.n_jobs, inputs, name, advice)
+        return ClusterTasks(self.task_workers(), self.n_jobs, inputs, name, advice)
 
-    def workers(self):
+    def task_workers(self):
         """Return what submits single Dask tasks to the workers of this version, not opened yet."""
         from .sessions.task_workers import TaskWorkers
 
-        return TaskWorkers(self.scheduler)
+        return TaskWorkers(workers_of(self.scheduler))
 
     def table(self):
-        """As `LocalPlace.table`."""
+        """As `LocalWorkers.table`."""
         from .table.cluster import ClusterTable
 
-        return ClusterTable(self.scheduler)
+        return ClusterTable(workers_of(self.scheduler))
