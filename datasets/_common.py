@@ -3,13 +3,15 @@
 Checks of arguments, random generators, ranks within rows, and patterns of sparse matrices.
 """
 
+import json
 import math
 import numbers
+import re
 
 import numpy as np
 from scipy import sparse
 
-from ..errors import DataError, shortened
+from ..errors import DataError, in_brief, shortened
 
 _BATCH = 1 << 21  # numbers of a dense block
 
@@ -148,3 +150,22 @@ def float_array(name, value):
     if not np.isfinite(array).all():
         raise DataError(f"{name} must hold finite numbers only; got {shortened(value)}")
     return array
+
+
+def separator_of(line):
+    """What stands between the cells of a line of CSV: comma, semicolon or tab."""
+    return max(",;\t", key=re.sub('"[^"]*"', "", line).count)
+
+
+def json_lines(lines, path):
+    """Yield the number and the value of each line of JSON that is not blank."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+            raise DataError(
+                f"{path}, line {number}: not JSON ({in_brief(error)}); write one object a line"
+            ) from None
+        yield number, value

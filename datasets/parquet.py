@@ -175,7 +175,7 @@ class RowGroups(NamedTuple):
 
 def read_footer(path, names=None):
     """Read types, lengths and, of some columns or all, the numbers of missing values; no data."""
-    with _opened(path) as (file, checksum):
+    with open_parquet(path) as (file, checksum):
         metadata, schema = file.metadata, file.schema_arrow
         types = {field.name: _type(field.type) for field in schema}
         if len(types) < len(schema):
@@ -260,7 +260,7 @@ def parts_of(footers, n_columns, share=1.0):
 
 def read_part(part, names):
     """Read columns of a part as a ``pyarrow.Table``."""
-    with _opened(part.path) as (file, checksum):
+    with open_parquet(part.path) as (file, checksum):
         if part.checksum not in (None, checksum):
             raise changed(part.path)
         groups, apart = range(part.first, part.first + len(part.lengths)), dict(part.folders)
@@ -281,7 +281,7 @@ def _constant(value, n_rows):
 
 
 @contextlib.contextmanager
-def _opened(path):
+def open_parquet(path):
     """Open a file: it, and a checksum of its footer; what is wrong with it becomes a DataError."""
     lib, parquet = needs_pyarrow(in_brief(path))
     try:

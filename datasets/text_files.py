@@ -3,19 +3,20 @@
 import contextlib
 import csv
 import io
-import json
 import os
 import re
 import sys
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._typing import Array, FileName
-from .._urls import file_name, file_size, files_below, is_file, is_folder, open_file
+from .._urls import file_name, file_size, files_below, is_file, is_folder
 from ..errors import DataError, in_brief, listed, shortened
+from ._common import json_lines, separator_of
 from ._files import Reader, too_empty
+from .parquet import open_parquet
 
 _RATINGS = {"user", "rating"}  # names of columns, without "id"
 _TABLES = {".csv", ".tsv"}
@@ -222,8 +223,7 @@ def _folder(folder, encoding, verbose):
 
 def _of_table(text, path, column):
     """The texts of a column of CSV; quoted cells may hold line ends."""
-    first = re.sub('"[^"]*"', "", text.lstrip().partition("\n")[0])
-    separator = "\t" if _kind(path) == ".tsv" else max(",;\t", key=first.count)
+    separator = "\t" if _kind(path) == ".tsv" else separator_of(text.lstrip().partition("\n")[0])
     before = csv.field_size_limit(max(len(text) + 1, 1 << 17))  # a cell may be as long as the file
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
@@ -268,13 +268,7 @@ def _place(header, column, path):
 def _of_json(text, path, column):
     """The texts of JSON lines: strings, or a field of objects."""
     texts = []
-    for number, line in enumerate(io.StringIO(text, newline=None), 1):
-        if not line.strip():
-            continue
-        try:
-            value: Any = json.loads(line)
-        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
-            raise DataError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
+    for number, value in json_lines(io.StringIO(text, newline=None), path):
         if isinstance(value, dict):
             fields = list(value)
             value = value.get(fields[_place(fields, column, path)]) if column in (None, *fields) else None
@@ -290,25 +284,15 @@ def _of_json(text, path, column):
 
 
 def _of_parquet(path, column):
-    try:
-        from pyarrow import lib, parquet
-    except ImportError:
-        raise DataError(f"{in_brief(path)}: Parquet needs pyarrow; pip install pyarrow") from None
-    try:
-        with open_file(path) as stream:
-            file = parquet.ParquetFile(stream)
-            header = file.schema_arrow.names
-            name = header[_place(header, column, path)]
-            if too_empty(file.metadata.num_rows, file_size(path)):
-                raise DataError(
-                    f"{in_brief(path)} holds {file.metadata.num_rows:,} texts in {file_size(path):,} bytes, "
-                    "too many to be real; leave out empty and equal ones"
-                )
-            values = file.read(columns=[name])[name].to_pylist()
-    except (OSError, lib.ArrowException) as error:
-        raise DataError(
-            f"{in_brief(path)} cannot be read as Parquet ({in_brief(error)}); write it again"
-        ) from None
+    with open_parquet(path) as (file, _):
+        header = file.schema_arrow.names
+        name = header[_place(header, column, path)]
+        if too_empty(file.metadata.num_rows, file_size(path)):
+            raise DataError(
+                f"{in_brief(path)} holds {file.metadata.num_rows:,} texts in {file_size(path):,} bytes, "
+                "too many to be real; leave out empty and equal ones"
+            )
+        values = file.read(columns=[name])[name].to_pylist()
     wrong = next((value for value in values if value is not None and not isinstance(value, str)), None)
     if wrong is not None:
         raise DataError(f"{in_brief(path)}: the column {shortened(name)} holds {shortened(wrong)}, not texts")

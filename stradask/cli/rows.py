@@ -3,13 +3,11 @@
 import csv
 import io
 import itertools
-import json
 import re
 
-from .._urls import file_size, open_file
+from .._urls import file_size
 from ..errors import DataError, in_brief, not_utf8, shortened
 
-_SEPARATORS = ",;\t"
 _PORTION = 10_000  # rows of Parquet that become text at once
 
 
@@ -40,6 +38,8 @@ class _Unused:
 
 def _of_csv(path, verbose):
     """The lines that are not empty."""
+    from ..datasets._common import separator_of
+
     try:
         lines = _lines(path, verbose)
         head = []
@@ -47,8 +47,7 @@ def _of_csv(path, verbose):
             head.append(line)
             if line.strip():
                 break
-        unquoted = re.sub('"[^"]*"', "", head[-1] if head else "")
-        separator = max(_SEPARATORS, key=unquoted.count)
+        separator = separator_of(head[-1] if head else "")
         rows = csv.reader(itertools.chain(head, lines), delimiter=separator, strict=True)
         for cells in rows:
             if len(cells) > 1 or any(cell.strip() for cell in cells):  # "," is a row without values
@@ -64,15 +63,18 @@ def _of_csv(path, verbose):
 
 def _of_json(path, verbose, unused):
     """One object a line; a field that a line lacks is an empty cell."""
+    from ..datasets._common import json_lines
     from ..datasets._files import too_empty
 
-    objects = []
     try:
-        for number, line in enumerate(_lines(path, verbose), 1):
-            if line.strip():
-                objects.append((number, _object(line, f"{path}, line {number}")))
+        objects = list(json_lines(_lines(path, verbose), path))
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
+    for number, fields in objects:
+        if not isinstance(fields, dict):
+            raise DataError(
+                f'{path}, line {number}: {shortened(fields, 40)} is no object; write lines as {{"age": 31}}'
+            )
     header = list(dict.fromkeys(name for _, fields in objects for name in fields))
     values = sum(len(fields) for _, fields in objects)
     if too_empty(len(objects) * len(header), values):
@@ -86,43 +88,24 @@ def _of_json(path, verbose, unused):
         yield number, [_cell(fields.get(name), name, path, f"line {number}", unused) for name in header]
 
 
-def _object(line, where):
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
-        raise DataError(f"{where}: not JSON ({in_brief(error)}); write one object a line") from None
-    if not isinstance(fields, dict):
-        raise DataError(f'{where}: {shortened(fields, 40)} is no object; write lines as {{"age": 31}}')
-    return fields
-
-
 def _of_parquet(path, unused):
     """Row k + 1 of the file has the number k + 2, as it would have in CSV below a header."""
     from ..datasets._files import too_empty
+    from ..datasets.parquet import open_parquet
 
-    try:
-        from pyarrow import lib, parquet
-    except ImportError:
-        raise DataError(f"{in_brief(path)}: Parquet needs pyarrow; pip install pyarrow") from None
-    try:
-        with open_file(path) as stream:
-            file = parquet.ParquetFile(stream)
-            names, number = file.schema_arrow.names, 1
-            if too_empty(file.metadata.num_rows * len(names), file_size(path)):
-                raise DataError(
-                    f"{in_brief(path)} holds {file.metadata.num_rows:,} rows in {file_size(path):,} bytes, "
-                    "too many to read as text; fit in Python, to stradask.datasets.ParquetTable"
-                )
-            yield number, names
-            for batch in file.iter_batches(_PORTION):
-                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    number += 1
-                    pairs = zip(row, names, strict=True)
-                    yield number, [_cell(v, name, path, f"row {number - 1}", unused) for v, name in pairs]
-    except (OSError, lib.ArrowException) as error:
-        raise DataError(
-            f"{in_brief(path)} cannot be read as Parquet ({in_brief(error)}); write it again"
-        ) from None
+    with open_parquet(path) as (file, _):
+        names, number = file.schema_arrow.names, 1
+        if too_empty(file.metadata.num_rows * len(names), file_size(path)):
+            raise DataError(
+                f"{in_brief(path)} holds {file.metadata.num_rows:,} rows in {file_size(path):,} bytes, "
+                "too many to read as text; fit in Python, to stradask.datasets.ParquetTable"
+            )
+        yield number, names
+        for batch in file.iter_batches(_PORTION):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                number += 1
+                pairs = zip(row, names, strict=True)
+                yield number, [_cell(v, name, path, f"row {number - 1}", unused) for v, name in pairs]
 
 
 def _cell(value, name, path, where, unused):
