@@ -127,15 +127,15 @@ class ClusterSession:
 
     def measure(self, messages, method="measure"):
         """Call a method of the program for each shard."""
-        return self.sync(self._measure, messages, method)
+        return self.sync(self._measured, "measure", messages, method)
 
     def measure_blocks(self, messages, method, *args):
         """Call a method of the program for each travelling block."""
-        return self.sync(self._measure_blocks, messages, method, args)
+        return self.sync(self._measured, "measure_blocks", messages, method, args)
 
     def snapshot(self, messages):
         """Gather the saved arrays and the blocks."""
-        return self.sync(self._snapshot, messages)
+        return self.sync(self._merged, "snapshot", messages)
 
     def copies(self, messages):
         """Have workers keep a snapshot, if it is large and there are two of them or more."""
@@ -151,7 +151,7 @@ class ClusterSession:
 
     def store(self, messages, url, folder):
         """Have workers write their parts of a snapshot to a shared place; return the sizes."""
-        return self.sync(self._store, messages, url, folder)
+        return self.sync(self._merged, "store", messages, url, folder)
 
     def differing(self, program, trial):
         """Make the first shard again on its worker, unless Dask would have to compute it."""
@@ -421,27 +421,18 @@ class ClusterSession:
     def _plan_routes(self, first, steps, later=()):
         return plan_routes(first, steps, self.shard_at, self.block_at, self.stamps, later)
 
-    async def _measure(self, messages, method="measure"):
-        parts = {}
-        for answer in await self.calls("measure", dict.fromkeys(self.shard_at, (method,)), messages):
-            parts.update(answer)
-        self.bytes_sent += sum(map(payload_bytes, parts.values()))
-        return [parts[shard] for shard in range(len(parts))]
+    async def _merged(self, method, messages, *args):
+        """Call a method on the workers that it is for, each once, and merge the dicts that it returns."""
+        shards = [] if method == "measure_blocks" and not messages else self.shard_at
+        blocks = [] if method == "measure" else self.block_at
+        answers = await self.calls(method, dict.fromkeys([*blocks, *shards], args), messages)
+        return {name: value for answer in answers for name, value in answer.items()}
 
-    async def _measure_blocks(self, messages, method, args):
-        parts = {}
-        holders = dict.fromkeys(self.block_at + (self.shard_at if messages else []), (method, args))
-        for answer in await self.calls("measure_blocks", holders, messages):
-            parts.update(answer)
+    async def _measured(self, method, messages, *args):
+        """As `_merged`, of results by number; list these."""
+        parts = await self._merged(method, messages, *args)
         self.bytes_sent += sum(map(payload_bytes, parts.values()))
-        return [parts[block] for block in range(len(parts))]
-
-    async def _snapshot(self, messages):
-        arrays = {}
-        holders = dict.fromkeys(self.shard_at + self.block_at, ())
-        for answer in await self.calls("snapshot", holders, messages):
-            arrays.update(answer)
-        return arrays
+        return [parts[number] for number in range(len(parts))]
 
     async def _copies(self, messages):
         workers = list(dict.fromkeys(self.shard_at + self.block_at))
@@ -461,13 +452,6 @@ class ClusterSession:
     def _forget(self, before):
         for worker in self.threads:
             self.background.start(self.ask(worker, "forget", once=True, before=before))
-
-    async def _store(self, messages, url, folder):
-        sizes = {}
-        holders = dict.fromkeys(self.shard_at + self.block_at, (url, folder))
-        for answer in await self.calls("store", holders, messages):
-            sizes.update(answer)
-        return sizes
 
     async def _differing(self, program, trial):
         can_be = await self._at_first_shard("can_be_tried")  # or its entry would be as large
