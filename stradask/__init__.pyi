@@ -80,6 +80,7 @@ from .algorithms.topics.gsdmm import GSDMM as GSDMM
 from .algorithms.topics.hdp import HDPTopicModel as HDPTopicModel
 from .algorithms.topics.key_atm import KeyATM as KeyATM
 from .algorithms.topics.lda import LatentDirichletAllocation as LatentDirichletAllocation
+from .algorithms.topics.planning import plan_lda as plan_lda
 from .algorithms.topics.reading.alignment import align as align
 from .algorithms.topics.supervised import SupervisedLDA as SupervisedLDA
 from .datasets.split import rating_split as rating_split

@@ -1,7 +1,9 @@
 """Amounts of memory as parameters."""
 
+import math
 import os
-from numbers import Integral
+import re
+from numbers import Integral, Real
 from typing import Any
 
 from ...errors import DataError, shortened
@@ -27,6 +29,27 @@ def memory_in_bytes(memory_limit, name="memory_limit"):
     if n_bytes < 1:
         raise DataError(f"{name}={shortened(memory_limit)}: give an amount above zero")
     return int(n_bytes)
+
+
+def rate_in_bytes(rate, name):
+    """Read a parameter that is a rate: bytes a second, or text with a unit.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.memory import rate_in_bytes
+    >>> rate_in_bytes("500MB/s", "disk"), rate_in_bytes("10Gbit/s", "network")
+    (500000000.0, 1250000000.0)
+    """
+    from dask.utils import parse_bytes
+
+    value: Any = rate if isinstance(rate, Real) and not isinstance(rate, bool) else math.nan
+    if isinstance(rate, str) and (units := re.fullmatch(r"(\d+(?:\.\d+)? ?[kMGT]?)(B|bit)/s", rate.strip())):
+        value = parse_bytes(f"{units[1]}B") / (8 if units[2] == "bit" else 1)
+    if not 0 < value < math.inf:
+        raise DataError(
+            f"{name}={shortened(rate)} is no rate above zero: give '500MB/s', '10Gbit/s' or bytes a second"
+        )
+    return float(value)
 
 
 def machine_memory():

@@ -1,4 +1,4 @@
-"""The page "How many workers": predictions of `scheduling.cluster_model`, held to measurements.
+"""The page "How many workers": predictions of `scheduler.planning.rounds`, held to measurements.
 
     python -m stradask.benchmarks.experiments.how_many_workers > docs/how-many-workers.md
 
@@ -18,9 +18,10 @@ import numpy as np
 from scipy import sparse
 
 from ...algorithms.topics.blocks.groups import number_of_groups
+from ...algorithms.topics.planning import measure_rate, sweep_of
 from ...algorithms.topics.rules import WARP_PASSES
+from ...scheduler.planning.rounds import Machines, binding, stages
 from ..scheduling import cluster_model
-from ..scheduling.cluster_model import Machines, binding
 
 RECORD = Path(__file__).parents[1] / "results" / "many-workers" / "record.json"
 FITS = RECORD.with_name("fits.json")  # of `many_workers_fits`
@@ -48,7 +49,7 @@ def costs(record):
     one, four = rows[1], rows[4]
     sweep = one["worker_cpu"] - one["idle_cpu"] * one["seconds"]
     idle = four["idle_cpu"] * 4 * four["seconds"]
-    n_messages = 4 * record["about"]["groups"] * (cluster_model.stages(4) + 1)
+    n_messages = 4 * record["about"]["groups"] * (stages(4) + 1)
     hub = (four["client_cpu"] - one["client_cpu"]) / 3
     return {
         "message": (four["worker_cpu"] - idle - sweep) / n_messages,
@@ -61,7 +62,7 @@ def costs(record):
 def predicted(record, row, found):
     """Return the seconds of a sweep of one row of the record, by the model."""
     about, network, P = record["about"], row["network"], row["workers"]
-    passed = 2 * P * about["groups"] * (cluster_model.stages(P) + 1)
+    passed = 2 * P * about["groups"] * (stages(P) + 1)
     machines = Machines(
         P,
         latency=_LATENCIES[network],
@@ -72,7 +73,7 @@ def predicted(record, row, found):
         idle=found["idle"],
         cores=about["cores"],
     )
-    sweep = cluster_model.topics(
+    sweep = sweep_of(
         about["tokens"],
         about["topics"],
         machines,
@@ -86,7 +87,7 @@ def predicted(record, row, found):
 
 def row_bytes(about, row):
     """Return the bytes of a word's counts as they travel: of what a worker sent, without the totals."""
-    totals = cluster_model.stages(row["workers"]) * about["groups"] * 8 * about["topics"]
+    totals = stages(row["workers"]) * about["groups"] * 8 * about["topics"]
     return max(row["bytes"] / row["workers"] - totals, 0.0) / about["words"]
 
 
@@ -163,7 +164,7 @@ def cases(rates):
         # Rows of counts travel compact: two bytes for each of the topics that a word has, some hundred.
         own = {"n_words": n_words, "row_bytes": 200.0, "heaviest": 0.005, "warp": sampler == "warp"}
         per_token = 1 / rates[f"tokens of {sampler}, {n_topics} topics"]
-        return lambda m: cluster_model.topics(n_tokens, n_topics, m, per_token=per_token, **own)
+        return lambda m: sweep_of(n_tokens, n_topics, m, per_token=per_token, **own)
 
     def ratings(n_factors, width):
         per_rating = 1 / rates[f"ratings, {n_factors} factors"]
@@ -229,11 +230,10 @@ def measure_rates():
     import stradask as sd
 
     rng = np.random.default_rng(0)
-    corpus = sd.datasets.make_lda_corpus(10_000, n_features=20_000, n_components=50, random_state=0)[0]
-    rates = {}
-    for n_topics, sampler in SAMPLERS:
-        model = sd.LatentDirichletAllocation(n_topics, sampler=sampler, max_iter=12, n_jobs=1, random_state=0)
-        rates[f"tokens of {sampler}, {n_topics} topics"] = int(corpus.sum()) / _seconds_a_round(model, corpus)
+    rates = {
+        f"tokens of {sampler}, {n_topics} topics": 1 / measure_rate(sampler, n_topics)
+        for n_topics, sampler in SAMPLERS
+    }
     X = rng.standard_normal((200_000, 100))
     labels = X @ rng.standard_normal(100) + 3 * rng.standard_normal(len(X)) > 0
     model = sd.LogisticRegression(solver="lbfgs", tol=1e-14, max_iter=15, n_jobs=1)
@@ -410,8 +410,9 @@ RATES = """
 `python -m stradask.benchmarks.experiments.topics.many_workers --out benchmarks/results/many-workers`
 and `... experiments.many_workers_fits` with the same option measure this,
 `python -m stradask.benchmarks.experiments.how_many_workers --rates` adds the rates below to
-the record, and without an option it prints this page from it. Set your own rates, latency and bandwidth in
-`benchmarks/scheduling/cluster_model.py`'s `Machines`.
+the record, and without an option it prints this page from it.
+[`stradask plan lda`](billions-of-tokens.md) predicts fits of topics with your own numbers; for other fits
+set rates, latency and bandwidth in `scheduler/planning/rounds.py`'s `Machines`.
 """
 
 

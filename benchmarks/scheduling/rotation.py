@@ -2,8 +2,9 @@
 
 Fits LDA on one worker process, on two and so on, in turns with as many threads, or on a cluster that runs
 (``--cluster``, which is also what ``stradask bench lda --cluster ADDRESS`` does), and shows what each worker
-did. What one worker measured goes into `cluster_model`, whose prediction is shown with the measurement. In
-the end a worker is killed half way: the model must be the same, and the picture shows what the loss cost.
+did. What one worker measured goes into the model of `scheduler.planning.rounds`, whose prediction is shown
+with the measurement. In the end a worker is killed half way: the model must be the same, and the picture
+shows what the loss cost.
 """
 
 import contextlib
@@ -14,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from ...algorithms.topics.planning import sweep_of
 from ...errors import DataError
+from ...scheduler.planning.rounds import Machines
 from .. import data
 from ..pages.rotation import GROUPS, settled, typical
 from ..pages.rotation import page as page  # as every family has both
 from ..pages.rotation import table as table
 from ..run import about_run
-from . import cluster_model
 
 
 def digest(model):
@@ -62,8 +64,8 @@ def predict(one, run, n_tokens, n_workers, n_topics, latency=3e-4, bandwidth=1e9
     """
     working = sum(worked for worked, _, _ in settled(one).values())
     overhead = max(one["median_seconds"] - working, 0.0)
-    machines = cluster_model.Machines(n_workers, 1, latency, bandwidth, hub=overhead, idle=0.0)
-    sweep = cluster_model.topics(
+    machines = Machines(n_workers, 1, latency, bandwidth, hub=overhead, idle=0.0)
+    sweep = sweep_of(
         n_tokens,
         n_topics,
         machines,

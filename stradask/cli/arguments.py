@@ -16,7 +16,7 @@ from .._version import __version__
 from ..demo.page import DEFAULT_REPORT
 from ..errors import in_brief, shortened
 from ..registry import MODELS
-from . import commands, reading
+from . import commands, plans, reading
 from .examples import EPILOG
 from .options import add_output, add_threads, command, natural, path_or_url, positive, share
 from .parser import DEFAULTS, Parser
@@ -119,6 +119,7 @@ def build_parser(with_bench=False):
     reading.add_commands(commands_of)
     _add_recommend(commands_of)
     _add_explain(commands_of)
+    plans.add_commands(commands_of)
     _add_data(commands_of)
     info = command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
     _add_cluster(info, "also say what this Dask scheduler and its workers have")

@@ -138,6 +138,11 @@ counts there is a row for each document and distinct word.
   stradask topics model.npz --rank-by relevance
   stradask topics model.npz --json
 """,
+    "plan": """
+  stradask plan lda --tokens 2e11 --vocabulary 1e6 --topics 1e6 --machines 8 --memory 256GB
+  stradask plan lda --files 'corpus/docword.*.txt.gz' --topics 1000 --machines 4 --memory 16GB
+  stradask plan lda --tokens 1e9 --vocabulary 1e5 --topics 1e4 --memory 8GB --measure --json
+""",
     "data": """
   stradask data list
   stradask data get kos

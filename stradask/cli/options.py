@@ -61,6 +61,12 @@ def positive(text):
     return _number(text, int, "a whole number of 1 or more", lambda value: value >= 1)
 
 
+def number(text):
+    """Read a whole number of 1 or more that may have an exponent."""
+    said = "a whole number of 1 or more, such as 2e11"
+    return int(_number(text, float, said, lambda value: 1 <= value < 2**63 and value == int(value)))
+
+
 def natural(text):
     """Read a whole number that may be a seed."""
     return _number(text, int, "a whole number from 0 to 4294967295", lambda value: 0 <= value < 2**32)

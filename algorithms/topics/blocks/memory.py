@@ -6,6 +6,7 @@ A fit within a `memory_limit` may have its shards in memory-mapped files, a few 
 import math
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ _READING, _STATE = 3, 2
 LAYOUT = 30  # bytes a token of a shard while it is laid out
 BYTES_OF_WORD = 44  # what is known of a word
 _COMPRESSED = 4  # about how much longer a compressed file is than it looks
-_KERNELS = 350e6  # bytes that a worker has of imports and compiled loops, or less
+KERNELS = 350e6  # bytes that a worker has of imports and compiled loops, or less
 _ADVISED = 1.1  # times what is counted, in advice
 _MOST_TIMES = 16  # as many workers are advised at most
 
@@ -64,6 +65,7 @@ class StateBytes(NamedTuple):
     saved: Any  # of each, the part that snapshots have
     passing: float  # reading, laying out or handing over the largest shard takes, besides what stays of it
     arrays: Any  # of each, what snapshots have before it is narrowed
+    counts: Any = 0.0  # of each, the part that is documents' counts
 
 
 def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
@@ -77,7 +79,7 @@ def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
 
     if sampler in ("auto", "both"):
         parts = [bytes_of_state(name, n_topics, sizes, None, averages) for name in ("gibbs", "warp")]
-        shards, saved, _, arrays = (np.maximum(*both) for both in zip(*parts, strict=True))
+        shards, saved, _, arrays, _ = (np.maximum(*both) for both in zip(*parts, strict=True))
         return StateBytes(shards, saved, max(parts[0].passing, max(parts[0].shards)), arrays)
     n_tokens, n_documents, longest, _, n_labels, _ = sizes
     if documents is None:
@@ -107,7 +109,7 @@ def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
     # Of a document its place and length, of a word where its tokens begin and how many are before them.
     shards = token * n_tokens + rows + sums + 16 * n_documents + 10 * sizes.n_words
     passing = max(LAYOUT * np.max(n_tokens), _bytes_to_read_one(sizes.sources))
-    return StateBytes(shards, saved + sums, passing, arrays + sums)
+    return StateBytes(shards, saved + sums, passing, arrays + sums, rows)
 
 
 def bytes_of_topic(n_topics):
@@ -205,7 +207,7 @@ def check_worker_memory(program, engine):
 
     cluster = open_workers(engine)
     needed_by = _needs(program, workers := cluster.memory())
-    if all(_KERNELS + sum(needed_by(worker.n_threads)) <= worker.limit / 2 for worker in workers):
+    if all(KERNELS + sum(needed_by(worker.n_threads)) <= worker.limit / 2 for worker in workers):
         return
     workers = cluster.memory_after(WarmUp(program.name, program.n_topics))
     needed_by = _needs(program, workers)
@@ -224,20 +226,27 @@ def check_worker_memory(program, engine):
 
 def _needs(program, workers):
     """Return a function of a worker's threads: the bytes that it holds, and those that it has at times."""
-    states, saved, passing, arrays = bytes_of_program(program)
+    state = bytes_of_program(program)
     n_threads = sum(worker.n_threads for worker in workers)
-    trial = 2 * passing + 3 * max(states) if max(states) <= MOST_TRIED else 0  # see `stores.saved.differing`
-    is_small = sum(arrays) <= SMALL  # then the coordinator keeps it (blocks are not packed at that time)
-    kept = 0 if is_small or len(workers) == 1 else 2  # copies of it on a worker: of its parts, of another's
+    blocks = program.bytes_of_blocks, program.packed_bytes
+    return partial(bytes_of_worker, state, *blocks, n_threads=n_threads, n_workers=len(workers))
 
-    def needed_by(own_threads):
-        share = own_threads / n_threads
-        stays = max(share * sum(states), max(states)) + share * program.bytes_of_blocks
-        copied = max(share * sum(saved), max(saved)) + share * program.packed_bytes
-        loading = min(own_threads, len(states)) * passing
-        return stays, max(loading, kept * copied + trial, max(2 * kept, 1) * copied)
 
-    return needed_by
+def bytes_of_worker(state, blocks, packed, own_threads, *, n_threads, n_workers):
+    """Count the bytes that a worker with some of all threads holds, and those that it has at times.
+
+    `state` is a `StateBytes`; `blocks` and `packed` are bytes of all blocks, as they are and as they travel.
+    """
+    shards, saved, passing, arrays, _ = state
+    share = own_threads / n_threads
+    largest = np.max(shards)
+    trial = 2 * passing + 3 * largest if largest <= MOST_TRIED else 0  # see `stores.saved.differing`
+    is_small = np.sum(arrays) <= SMALL  # then the coordinator keeps it (blocks are not packed at that time)
+    kept = 0 if is_small or n_workers == 1 else 2  # copies of it on a worker: of its parts, of another's
+    stays = max(share * np.sum(shards), largest) + share * blocks
+    copied = max(share * np.sum(saved), np.max(saved)) + share * packed
+    loading = min(own_threads, len(shards)) * passing
+    return stays, max(loading, kept * copied + trial, max(2 * kept, 1) * copied)
 
 
 def bytes_of_program(program):
@@ -269,11 +278,11 @@ def check_reading(sources, engine):
 
     end = dask.config.get("distributed.worker.memory.terminate", 0.95) or math.inf
     for worker in open_workers(engine).memory():
-        if worker.enforced and _KERNELS + needed > end * worker.limit:
-            least = (_KERNELS + needed) / end
+        if worker.enforced and KERNELS + needed > end * worker.limit:
+            least = (KERNELS + needed) / end
             raise DataError(
                 f"X has files of which a shard, as of {sources[0][0].path}, takes about "
-                f"{needed / 1e6:,.0f} MB to be read, and programs take {_KERNELS / 1e6:,.0f}, beyond the "
+                f"{needed / 1e6:,.0f} MB to be read, and programs take {KERNELS / 1e6:,.0f}, beyond the "
                 f"limit of {worker.limit / 1e6:,.0f} MB of a worker: give workers {least / 1e6:,.0f} MB or "
                 "more, or smaller shards (n_groups; compressed files and those in the svmlight format are "
                 "not cut, so give several)"

@@ -362,13 +362,9 @@ class TopicProgram(TopicState):
 
     @property
     def packed_bytes(self):
-        """Bytes of all blocks as they are packed, at most: two for each count that is not zero."""
-        return max(self._packed_bytes(sampler.words) for sampler in self.samplers)
-
-    def _packed_bytes(self, words):
-        n_tokens = int(words.n_tokens.sum())
-        n_counts = min(int(self.n_topics * words.n_rows.sum()), self.n_tokens - n_tokens)
-        return 2 * max(n_counts, 0) + self.kind().itemsize * n_tokens
+        """Bytes of all blocks as they travel, at most."""
+        own = self.n_topics, self.kind().itemsize
+        return max(sampler.words.bytes_packed(*own) for sampler in self.samplers)
 
     def word_counts(self, parts):
         """Topic counts of all words, CSR, from those of the blocks in their order; empties the list."""

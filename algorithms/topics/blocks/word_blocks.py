@@ -63,6 +63,12 @@ class Words:
         """Bytes of all blocks: rows of counts, and topics of tokens."""
         return int(4 * n_topics * self.n_rows.sum() + bytes_of_topic * self.n_tokens.sum())
 
+    def bytes_packed(self, n_topics, bytes_of_topic):
+        """Bytes of all blocks as they travel, at most: two for each count that is not zero."""
+        n_tokens = int(self.n_tokens.sum())
+        n_counts = min(int(n_topics * self.n_rows.sum()), int(self.frequency.sum()) - n_tokens)
+        return 2 * max(n_counts, 0) + bytes_of_topic * n_tokens
+
     def of(self, block):
         """The range of a block's words in `ids`."""
         return slice(self.start[block], self.start[block + 1])

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stradask.algorithms.topics.planning import sweep_of
 from stradask.benchmarks.experiments import how_many_workers
 from stradask.benchmarks.scheduling import cluster_model
-from stradask.benchmarks.scheduling.cluster_model import Machines, Round, binding
+from stradask.scheduler.planning.rounds import Machines, RoundNeeds, binding, stages
 from stradask.scheduler.sessions.routes import partners
 
 ROOT = Path(__file__).parents[3]
@@ -19,30 +20,40 @@ FREE = {"latency": 0.0, "bandwidth": 1e30, "message": 0.0, "hub": 0.0, "idle": 0
 
 @pytest.mark.parametrize("n_workers", [1, 2, 3, 4, 7, 8, 16, 1000])
 def test_the_exchange_has_as_many_waits_as_workers_have_partners(n_workers):
-    assert cluster_model.stages(n_workers) == max(len(partners(rank, n_workers)) for rank in range(n_workers))
+    assert stages(n_workers) == max(len(partners(rank, n_workers)) for rank in range(n_workers))
 
 
 def test_work_divides_among_cores_and_no_further():
     for n_workers in (1, 5, 50):
-        parts = Round(work=100.0).on(Machines(n_workers, 2, **FREE))
-        assert parts == {"compute": 50.0 / n_workers, "row": 0.0, "blocks": 0.0, "messages": 0.0, "hub": 0.0}
-    assert Round(work=100.0).on(Machines(50, 2, **FREE, cores=4))["compute"] == 25.0
-    assert Round(work=100.0, most_threads=10).on(Machines(50, 2, **FREE))["compute"] == 10.0
-    assert Round(work=100.0, longest=7.0).on(Machines(50, 2, **FREE))["row"] == 6.0
-    assert Round(work=100.0, reads=6e11).on(Machines(2, 100, **FREE))["compute"] == 3.0
+        parts = RoundNeeds(work=100.0).on(Machines(n_workers, 2, **FREE))
+        assert parts == {
+            "compute": 50.0 / n_workers,
+            "row": 0.0,
+            "blocks": 0.0,
+            "messages": 0.0,
+            "hub": 0.0,
+            "disk": 0.0,
+        }
+    assert RoundNeeds(work=100.0).on(Machines(50, 2, **FREE, cores=4))["compute"] == 25.0
+    assert RoundNeeds(work=100.0, most_threads=10).on(Machines(50, 2, **FREE))["compute"] == 10.0
+    assert RoundNeeds(work=100.0, longest=7.0).on(Machines(50, 2, **FREE))["row"] == 6.0
+    assert RoundNeeds(work=100.0, reads=6e11).on(Machines(2, 100, **FREE))["compute"] == 3.0
     with pytest.raises(ValueError, match="60 idle processes take all of 2 cores"):
-        Round(work=1.0).on(Machines(60, idle=0.04, cores=2))
+        RoundNeeds(work=1.0).on(Machines(60, idle=0.04, cores=2))
 
 
 def test_messages_blocks_and_the_hub_cost_what_they_must():
     m = Machines(4, latency=1.0, bandwidth=10.0, message=0.25, hub=0.5, idle=0.0)
-    needed = Round(work=40.0, waits=3, wait_bytes=20.0, blocks=8, travels=100.0, hides=0.5, hub_bytes=30.0)
+    needed = RoundNeeds(
+        work=40.0, waits=3, wait_bytes=20.0, blocks=8, travels=100.0, hides=0.5, hub_bytes=30.0
+    )
     assert needed.on(m) == {
         "compute": 10.0,
         "row": 0.0,
         "blocks": 8 * 1.25 + 10.0 - 5.0,
         "messages": 3 * (0.25 + 1.0 + 2.0),
         "hub": 4 * 0.5 + 3.0 + 2.0,
+        "disk": 0.0,
     }
     assert binding(needed.on(m)) == "blocks"
     shared = needed.on(Machines(4, latency=1.0, bandwidth=10.0, message=0.25, hub=0.5, idle=0.0, cores=2))
@@ -50,10 +61,19 @@ def test_messages_blocks_and_the_hub_cost_what_they_must():
     assert shared["blocks"] == max(8 + 10.0 - 0.5 * 20.0, 0)
 
 
+def test_disks_read_while_threads_work():
+    free = FREE | {"disk": 2.0}
+    assert RoundNeeds(work=40.0, disk=30.0).on(Machines(4, **free))["disk"] == 15.0 - 10.0
+    assert RoundNeeds(work=80.0, disk=30.0).on(Machines(4, **free))["disk"] == 0.0
+    assert (
+        RoundNeeds(work=80.0, disk=30.0).on(Machines(4, **free, cores=4))["disk"] == 4 * 15.0 - 20.0
+    )  # one disk
+
+
 def test_memory_is_shared_or_each_workers_own():
-    assert Round(0.0, held=2.0).fits(Machines(2, memory=1.0))
-    assert not Round(0.0, held=2.1).fits(Machines(2, memory=1.0))
-    assert not Round(0.0, held=1.0, held_by_each=0.6).fits(Machines(2, memory=1.0))
+    assert RoundNeeds(0.0, held=2.0).fits(Machines(2, memory=1.0))
+    assert not RoundNeeds(0.0, held=2.1).fits(Machines(2, memory=1.0))
+    assert not RoundNeeds(0.0, held=1.0, held_by_each=0.6).fits(Machines(2, memory=1.0))
 
 
 def test_the_model_is_within_a_fifth_of_every_measured_sweep():
@@ -72,7 +92,7 @@ def test_bytes_of_gibbs_sampling_are_those_measured():
     width = how_many_workers.row_bytes(about, several[0])
     for row in several:
         own = {"per_token": 1.0, "n_groups": about["groups"], "n_words": about["words"], "row_bytes": width}
-        sweep = cluster_model.topics(about["tokens"], about["topics"], Machines(row["workers"]), **own)
+        sweep = sweep_of(about["tokens"], about["topics"], Machines(row["workers"]), **own)
         sent = row["workers"] * (sweep.travels + sweep.waits * sweep.wait_bytes)
         assert sent == pytest.approx(row["bytes"], rel=0.005)
 
@@ -80,12 +100,12 @@ def test_bytes_of_gibbs_sampling_are_those_measured():
 @pytest.mark.parametrize("n_threads", [16, 64])
 def test_messages_of_topics_grow_with_workers_alone(n_threads):
     own = {"per_token": 1e-6, "n_words": 1000, "row_bytes": 100.0}
-    gibbs = cluster_model.topics(1e6, 1000, Machines(128, n_threads), **own)
+    gibbs = sweep_of(1e6, 1000, Machines(128, n_threads), **own)
     assert (gibbs.blocks, gibbs.waits) == (128, 7 * 64)
     assert gibbs.travels == 1e5
-    warp = cluster_model.topics(1e6, 1000, Machines(128, n_threads), **own, warp=True)
+    warp = sweep_of(1e6, 1000, Machines(128, n_threads), **own, warp=True)
     assert (warp.blocks, warp.waits) == (2 * 128, 2 * 7)
-    few = cluster_model.topics(1e6, 1000, Machines(4, 8), **own)
+    few = sweep_of(1e6, 1000, Machines(4, 8), **own)
     assert (few.blocks, few.waits) == (32, 2 * 32)
 
 
@@ -93,7 +113,7 @@ def test_messages_of_topics_grow_with_workers_alone(n_threads):
 def test_bytes_of_warp_are_those_measured(n_workers, n_topics, sent):
     """Of 201,720 tokens of 3,000 words in 16 groups, in a sweep."""
     own = {"per_token": 1.0, "n_words": 3000, "warp": True}
-    sweep = cluster_model.topics(201_720, n_topics, Machines(n_workers), **own)
+    sweep = sweep_of(201_720, n_topics, Machines(n_workers), **own)
     assert n_workers * sweep.travels == pytest.approx(sent, rel=0.06)
 
 
@@ -120,7 +140,7 @@ def test_an_epoch_waits_for_the_items_where_a_worker_has_few_ratings():
 
 def test_cpu_seconds_are_those_of_all_processes():
     m = Machines(4, latency=1.0, bandwidth=10.0, message=0.25, hub=0.5, idle=0.0, cores=2)
-    needed = Round(work=40.0, waits=3, blocks=8, asked=5, answers=6, alone=2.0)
+    needed = RoundNeeds(work=40.0, waits=3, blocks=8, asked=5, answers=6, alone=2.0)
     assert needed.messages(4) == 4 * 11 + 5
     assert needed.cpu_seconds(m) == 40.0 + 49 * 0.25 + 2.0 + 6 * 0.5
     parts = needed.on(m)

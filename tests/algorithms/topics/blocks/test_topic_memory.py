@@ -188,7 +188,7 @@ def test_files_that_a_worker_cannot_read_are_refused_before_they_are_read(worker
     n_bytes = (tmp_path / "docword.txt").stat().st_size
     found, _ = workers
     found += [WorkerMemory(0.9e9, 1e8, 1, True), WorkerMemory(0.1e9, 1e8, 1, False)]
-    monkeypatch.setattr(memory, "_KERNELS", 0.95 * 0.9e9 - 2 * n_bytes)  # reading takes 3
+    monkeypatch.setattr(memory, "KERNELS", 0.95 * 0.9e9 - 2 * n_bytes)  # reading takes 3
     with pytest.raises(
         DataError, match=r"docword.txt, takes about .* limit of 900 MB of a worker: give .* 900 MB"
     ):
