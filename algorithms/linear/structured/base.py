@@ -10,10 +10,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import column_or_1d
 
+from ...._typing import Array, Matrix, Vector
 from ....errors import DataError
 from ....scheduler.loop import Monitor, Rounds, listeners
 from ....scheduler.threads import own_threads, single_threaded_blas
-from ..._base import Estimator
+from ..._base import Estimator, documented
 from ...inputs.matrices import (
     _as_data_errors,
     check_plain,
@@ -30,7 +31,7 @@ from ...inputs.targets import (
     check_weights,
 )
 from ..sparse.fitting import SparseCoefficients, check_shapes
-from ..vocabulary import path_alphas
+from ..vocabulary import PATH_DOCS, path_alphas
 from .losses import Loss
 from .named_groups import groups_by_name
 from .penalties import BlockPenalty, GivenPenalty, Penalty
@@ -62,6 +63,7 @@ _SOLVERS = {KinkedRows: InteriorSolver, RootOfRows: InteriorSolver, HuberOfRows:
 _DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0, "lq": 0.5}
 
 
+@documented(PATH_DOCS)
 class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimator):
     """Fits, paths and predictions. A subclass has `_make_loss` and `_terms`."""
 
@@ -314,6 +316,9 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     def _single(self, coef):
         return coef.shape[0] == 1
 
+    def _only_many(self):
+        return False
+
     def _start(self, problem):
         """Coefficients of places and intercepts of the last fit, for `warm_start`."""
         if not self.warm_start or "coef_" not in vars(self):
@@ -362,15 +367,53 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                     short.append(float(fit.gap / unit if np.isfinite(fit.gap) else fit.violation / first))
                 yield problem.in_units(fit)
 
-    def _whole_path(self, problem, alphas, eps, *, single=True):
-        """Strengths, coefficients, intercepts and gaps; of one output without its axis if `single`."""
+    def alpha_max(self, X: Matrix, y: Vector, sample_weight: Vector | None = None, **more: Any) -> float:
+        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        **more
+            Further arguments of `fit`, one entry a row, such as `offset`.
+
+        Returns
+        -------
+        float
+            Infinite where no strength suffices, as for ``l1_ratio=0`` of an elastic net.
+        """
+        self._validate_params()
+        return self._largest_alpha(copy.copy(self)._pose(X, y, sample_weight, **more))
+
+    def path(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        alphas: Vector | int = 100,
+        eps: float = 1e-3,
+        **more: Any,
+    ) -> tuple[Array, ...]:
+        """Fit a falling sequence of `alpha`, each from the solution before.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        **more
+            Further arguments of `fit`, one entry a row, such as `offset`.
+        %(path)s
+        """
+        self._validate_params()
+        problem = copy.copy(self)._pose(X, y, sample_weight, **more)
         alphas = path_alphas(alphas, eps, lambda: self._largest_alpha(problem))
         fits = list(self._fit_path(problem, alphas))
         p = problem.columns.n_features
         coefs = np.stack([problem.blocks.summed(fit.B, p).T for fit in fits], axis=-1)
         intercepts = np.stack([fit.intercept for fit in fits], axis=-1)
         gaps = np.array([fit.gap for fit in fits])
-        if single and len(coefs) == 1:
+        if len(coefs) == 1 and not self._only_many():
             return alphas, coefs[0], intercepts[0], gaps
         return alphas, coefs, intercepts, gaps
 

@@ -1,12 +1,11 @@
 """Logistic regression with groups of columns."""
 
-import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from ...._typing import Array, Callback, Engine, Matrix, Vector
+from ...._typing import Callback, Engine, Matrix, Vector
 from ....errors import DataError
 from ..._base import documented, keep_parameters
 from ...inputs.targets import (
@@ -17,7 +16,7 @@ from ...inputs.targets import (
     check_weights,
 )
 from ..classifier import LinearClassifier
-from ..vocabulary import ALPHA, CONSTRAINTS, FACTOR, PATH_DOCS, RATIO
+from ..vocabulary import ALPHA, CONSTRAINTS, FACTOR, RATIO
 from .base import StructuredModel
 from .losses import Logistic, Multinomial
 from .mean_loss import MeanLoss
@@ -25,7 +24,7 @@ from .regressors import group_terms
 from .sparse_glm import GROUPS, SHARED
 
 
-@documented(SHARED | PATH_DOCS)
+@documented(SHARED)
 class GroupLogisticRegression(StructuredModel, LinearClassifier):
     r"""Two or more classes by groups of columns, which have coefficients or none.
 
@@ -185,45 +184,6 @@ class GroupLogisticRegression(StructuredModel, LinearClassifier):
                 check_same_classes(before, draft.classes_)
             draft._fit(problem, callback, draft._start(problem))
         return self
-
-    def alpha_max(
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None
-    ) -> float:
-        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset
-            As in `fit`.
-
-        Returns
-        -------
-        float
-        """
-        self._validate_params()
-        return self._largest_alpha(copy.copy(self)._pose(X, y, sample_weight, offset))
-
-    def path(
-        self,
-        X: Matrix,
-        y: Vector,
-        sample_weight: Vector | None = None,
-        *,
-        alphas: Vector | int = 100,
-        eps: float = 1e-3,
-        offset: Vector | None = None,
-    ) -> tuple[Array, Array, Array, Array]:
-        """Fit a falling sequence of `alpha`, each from the solution before.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset
-            As in `fit`.
-        %(path)s
-        """
-        self._validate_params()
-        problem = copy.copy(self)._pose(X, y, sample_weight, offset)
-        return self._whole_path(problem, alphas, eps)
 
     def _take(self, problem, fit, history):
         super()._take(problem, fit, history)

@@ -1,6 +1,5 @@
 """Cox's proportional hazards with sparse coefficients."""
 
-import copy
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -419,51 +418,13 @@ class CoxRegression(SummarisedModel, StructuredModel):
         time, event = check_times(y, len(f), type(self).__name__)
         return concordance(time, event, f)
 
-    def alpha_max(
-        self,
-        X: Matrix,
-        y: Vector,
-        sample_weight: Vector | None = None,
-        *,
-        entry: Vector | None = None,
-        strata: Vector | None = None,
-        offset: Vector | None = None,
-    ) -> float:
-        """Find the smallest `alpha` at which all penalised coefficients are zero.
+    def path(self, *args: Any, **options: Any) -> tuple[Array, Array, Array]:
+        """Fit a falling sequence of `alpha`, as `SparseGLM.path` does.
 
         Parameters
         ----------
-        X, y, sample_weight, entry, strata, offset
-            As in `fit`.
-
-        Returns
-        -------
-        float
-        """
-        self._validate_params()
-        return self._largest_alpha(copy.copy(self)._pose(X, y, sample_weight, offset, entry, strata))
-
-    def path(
-        self,
-        X: Matrix,
-        y: Vector,
-        sample_weight: Vector | None = None,
-        *,
-        alphas: Vector | int = 100,
-        eps: float = 1e-3,
-        entry: Vector | None = None,
-        strata: Vector | None = None,
-        offset: Vector | None = None,
-    ) -> tuple[Array, Array, Array]:
-        """Fit a falling sequence of `alpha`, each from the solution before.
-
-        Parameters
-        ----------
-        X, y, sample_weight, entry, strata, offset
-            As in `fit`.
-        alphas : int or array-like, default=100
-            The strengths, or how many, from `alpha_max` to `eps` times that.
-        eps : float, default=1e-3
+        *args, **options
+            X, y, sample_weight, alphas, eps, and further arguments of `fit`, one entry a row.
 
         Returns
         -------
@@ -471,9 +432,7 @@ class CoxRegression(SummarisedModel, StructuredModel):
         coefs : ndarray of shape (n_features, n_alphas)
         dual_gaps : ndarray of shape (n_alphas,)
         """
-        self._validate_params()
-        problem = copy.copy(self)._pose(X, y, sample_weight, offset, entry, strata)
-        alphas, coefs, _, gaps = self._whole_path(problem, alphas, eps)
+        alphas, coefs, _, gaps = super().path(*args, **options)
         return alphas, coefs, gaps
 
     def _check_state(self):

@@ -1,23 +1,19 @@
 """The methods that all regressors of the generic solver share: fit, predictions, scores and paths."""
 
-import copy
 from typing import Self
 
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from ...._typing import Array, Callback, Matrix, Vector
-from ..._base import documented
 from ...inputs.matrices import check_vector
 from ...inputs.pieces import gathered
 from ...inputs.tables import scored_rows
 from ...inputs.targets import check_length
 from ..predictions import applied, linear_predictor
-from ..vocabulary import PATH_DOCS
 from .base import StructuredModel
 from .solving.kinks import Pinball
 
 
-@documented(PATH_DOCS)
 class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
     """Fits of targets by a mean of the linear predictor."""
 
@@ -36,9 +32,6 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
             return None
 
     def _many_targets(self):
-        return False
-
-    def _only_many(self):
         return False
 
     def fit(
@@ -150,50 +143,3 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
     def _score_name(self):
         plain = self._power_of_loss is None and not isinstance(self._make_loss(), Pinball)
         return "R2" if plain else "D2"
-
-    def alpha_max(
-        self,
-        X: Matrix,
-        y: Vector,
-        sample_weight: Vector | None = None,
-        *,
-        offset: Vector | None = None,
-        exposure: Vector | None = None,
-    ) -> float:
-        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset, exposure
-            As in `fit`.
-
-        Returns
-        -------
-        float
-            Infinite where no strength suffices, as for ``l1_ratio=0`` of an elastic net.
-        """
-        self._validate_params()
-        return self._largest_alpha(copy.copy(self)._pose(X, y, sample_weight, offset, exposure))
-
-    def path(
-        self,
-        X: Matrix,
-        y: Vector,
-        sample_weight: Vector | None = None,
-        *,
-        alphas: Vector | int = 100,
-        eps: float = 1e-3,
-        offset: Vector | None = None,
-        exposure: Vector | None = None,
-    ) -> tuple[Array, Array, Array, Array]:
-        """Fit a falling sequence of `alpha`, each from the solution before.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset, exposure
-            As in `fit`.
-        %(path)s
-        """
-        self._validate_params()
-        problem = copy.copy(self)._pose(X, y, sample_weight, offset, exposure)
-        return self._whole_path(problem, alphas, eps, single=not self._only_many())
