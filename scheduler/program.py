@@ -163,6 +163,8 @@ class Program:
         that join where others have more shards than threads, as to the one that replaces a lost one.
     loads_at_once : int, optional
         Shards that one process loads at the same time, where that takes memory; by default as it has threads.
+    on_disk : bool, default=False
+        Whether states and blocks are so large that workers have them, and snapshots, in files (`arrive`).
     unit : str, default="update"
         What `Outcome.updates` counts, for the progress bar.
     format_name : str, default=""
@@ -239,6 +241,7 @@ class Program:
     shard_weights: Sequence[float] | None = None
     spreads: bool = False
     loads_at_once: int | None = None
+    on_disk: bool = False
     unit: str = "update"
     format_name: str = ""
     may_rise: bool = False
@@ -282,6 +285,20 @@ class Program:
             None, as here, where the shard must be read again.
         """
         return None
+
+    def arrive(self, folder: str) -> None:
+        """Take the folder of a worker for files, where the program is `on_disk`; called before all else."""
+
+    def files(self) -> Any:
+        """Make what copies arrays into files, by its method `put`; None, as here, if they stay in memory."""
+        return None
+
+    def put_away(self, state: Any) -> None:
+        """Release the memory of a shard in files, whose arrays were read."""
+
+    def adopt(self, state: Any) -> Any:
+        """Take the state of a shard that another worker had; return it, perhaps with arrays in files."""
+        return state
 
     def report(self, state: Any) -> Any:
         """Tell the coordinator of a shard that was loaded: plain values and arrays, ``session.reports``.
@@ -426,10 +443,11 @@ class Program:
         """
         return None
 
-    def read_ahead(self, state: Any) -> Any:
+    def read_ahead(self, state: Any, block: int | None = None) -> Any:
         """Fetch data of a shard that are on disk: it will be worked on after those that are now.
 
-        Asked in one process, where a schedule of travelling blocks takes shards in turns.
+        Asked in one process, where a schedule of travelling blocks takes shards in turns; and on workers,
+        where the program is `on_disk`, with the block that the shard meets next.
         """
 
     # At the coordinator -----------------------------------------------------------------------------

@@ -129,6 +129,10 @@ class LatentDirichletAllocation(FittedTopicModel):
         shards at a time, on as many threads, meet all words while the others stay on disk. The other half is
         for counts of words. The model depends on the limit. A `checkpoint` is gathered in memory. Below some
         30 MB count on 10 MB above it; a limit that a shard or the words alone exceed is refused.
+        With ``engine="dask"``, for any data: memory of the fit on each worker, besides the programs; by
+        default what Dask's own limit leaves. Workers that cannot hold their shards keep them, blocks of words
+        and snapshots in files of their folder (`memmap_folder`, or Dask's ``local_directory``), and in memory
+        what each thread works on. The model is that of a fit in memory, *bitwise*, for the same `n_groups`.
     warm_start : bool, default=False
         Begin a second `fit` from topics drawn in five sweeps from the last fit's topics.
     random_state : int, RandomState or None, default=None
@@ -188,7 +192,7 @@ class LatentDirichletAllocation(FittedTopicModel):
     DeviceError
         If `device` asks for a GPU and none can be used, or it has no room.
     OSError
-        If there is no room in `memmap_folder` (found before the first sweep).
+        If there is no room in `memmap_folder` (found before the first sweep), or in a worker's folder.
 
     See Also
     --------

@@ -96,7 +96,9 @@ class CallTasks:
                 idle = (chain for shard, chain in self.chains.items() if shard not in self.busy)
                 ready = [chain[0] for chain in idle if self._here(chain[0])]
                 if ready:
-                    return [self._taken(a) for a in self._together(ready)]
+                    taken = [self._taken(a) for a in self._together(ready)]
+                    self._read_ahead(ready)
+                    return taken
                 if not self.chains and (self.barriers is None or self.busy or self._now == len(self._parts)):
                     return None
                 if not self.busy and self._idle_since is None:
@@ -124,6 +126,14 @@ class CallTasks:
         if leaving:  # one by one: each sets out while the next is worked on
             return leaving[:1]
         return step[: -(-len(step) // self.worker_state.n_threads)]
+
+    def _read_ahead(self, ready):
+        """Have the program fetch what the next of these tasks needs."""
+        program, states = self.worker_state.program, self.worker_state.states
+        following = [a for a in ready if a.shard not in self.busy] if program.on_disk else []
+        if following:
+            a = min(following, key=lambda a: a.position)
+            program.read_ahead(states[a.shard], a.blocks)
 
     def _taken(self, a):
         self._end_idle()

@@ -351,7 +351,7 @@ class ClusterSession:
         self.moves.begin(program)
         self.load_seconds = 0.0
         # One more than there are threads: what is loaded next is on its way meanwhile.
-        places = {m: asyncio.Semaphore(n + 1) for m, n in self.threads.items()}
+        places = {m: asyncio.Semaphore(program.loads_at_once or n + 1) for m, n in self.threads.items()}
 
         async def load(shard, worker):
             async with places[worker]:
@@ -436,17 +436,19 @@ class ClusterSession:
 
     async def _copies(self, messages):
         workers = list(dict.fromkeys(self.shard_at + self.block_at))
-        if len(workers) < 2 or not self._opened.keeps_copies:
+        program = self._opened
+        if not program.keeps_copies or (len(workers) < 2 and not program.on_disk):
             return None
         sizes = await self.calls("saved_bytes", dict.fromkeys(workers, ()), None)
         if sum(size for (size,) in sizes) <= SMALL:
             return None
         self._n_copies += 1
-        others, holders = other_holders(workers), {}
-        args = {worker: (self._n_copies, others[worker]) for worker in workers}
+        everyone = list(dict.fromkeys([*workers, *self.threads])) if program.on_disk else workers
+        others, holders = other_holders(everyone), {}
+        args = {worker: (self._n_copies, others.get(worker, "")) for worker in workers}
         for worker, sizes in zip(workers, await self.calls("copy", args, messages), strict=True):
-            holders.update(dict.fromkeys(sizes, (worker, others[worker])))
-            self.bytes_sent += sum(sizes.values())
+            holders.update(dict.fromkeys(sizes, tuple(filter(None, (worker, args[worker][1])))))
+            self.bytes_sent += sum(sizes.values()) if args[worker][1] else 0
         return Copies(self._n_copies, holders)
 
     def _forget(self, before):

@@ -94,9 +94,11 @@ class Shards:
         arrays = dict(self.read(saved).items())  # a `StoredPart` is read here
         if saved and arrays.keys() != set(self.program.saved):
             raise ModelFileError(f"the checkpoint's shard {shard} has other arrays; remove the folder")
+        files = self.program.files() if arrays else None
         for name, array in arrays.items():
             check_same_form(f"shard-{shard}/{name}", array, state[name])
-            state[name] = array.copy()  # in one process it is the caller's
+            # In one process it is the caller's.
+            state[name] = array.copy() if files is None else files.put(array)
         with self.changed:  # also if the epoch has ended meanwhile: the next one need not read it again
             self.states.setdefault(shard, state)
             self.dask_values.pop(shard, None)
@@ -109,7 +111,7 @@ class Shards:
         with self.changed:
             self.check()
             self.fresh = False
-            self.states.setdefault(shard, state)
+            self.states.setdefault(shard, self.program.adopt(state))
 
     def state(self, shard):
         """Return a shard's whole state, to be handed on."""

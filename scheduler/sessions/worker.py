@@ -97,6 +97,8 @@ class SessionPlugin(KeepAlivePlugin):
             local.begin(epoch, keep_alive)
         try:  # this imports the program's module, which may take a while
             program = await local.loop.run_in_executor(None, Frames(program).open)
+            if program.on_disk:
+                program.arrive(self.worker.local_directory)
         except Exception as error:
             return failure(error)
         finally:
@@ -147,8 +149,9 @@ class SessionPlugin(KeepAlivePlugin):
         """Keep a part of a snapshot for another worker."""
         if (local := self.worker_sessions.get(session)) is None:
             return not_here(number)
-        hold_copy(local.spare, number, name, Frames(arrays).open())
-        return {"ok": []}
+        files = None if local.state is None else local.state.program.files
+        holding = answered, hold_copy, local.spare, number, name, Frames(arrays), files
+        return await local.loop.run_in_executor(None, *holding)
 
     async def held(self, session, number, name):
         """Return a part of a snapshot that is kept here, in whatever epoch."""

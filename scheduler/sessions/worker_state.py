@@ -23,17 +23,22 @@ from .routes import Barriers, joined_by_all
 from .shards import Shards, StaleEpoch
 
 _COPIES = "copies"  # begins the keys of kept snapshots in `WorkerState.spare`; their numbers follow
+_LARGE = 2**18  # bytes of a block that waits, from which on it does so in a file where there are any
 _JOINED = "joined"  # the name of what workers give one another at barriers, in place of a block's number
 
 
 def copies_in(spare, number):
     """Return the parts of a kept snapshot that are here, by name."""
-    return spare.get((_COPIES, number), {})
+    return spare.get((_COPIES, number), ({}, None))[0]
 
 
-def hold_copy(spare, number, name, arrays):
-    """Keep a part of a snapshot that another worker gave."""
-    spare.setdefault((_COPIES, number), {})[name] = arrays
+def hold_copy(spare, number, name, arrays, files=None):
+    """Keep a part of a snapshot, `Frames` of another worker's; in files if `Program.files` makes some."""
+    arrays = arrays.open() if type(arrays) is Frames else arrays
+    copies, storage = spare.setdefault((_COPIES, number), ({}, files and files()))
+    if storage is not None:
+        arrays = {key: (storage.put(array), dtype) for key, (array, dtype) in arrays.items()}
+    copies[name] = arrays
 
 
 def forget_copies(spare, before):
@@ -132,7 +137,8 @@ class WorkerState(Shards):
         if not fits or type(packed) is not np.ndarray or packed.dtype.hasobject:
             came = f"block {shortened(block, 40)}, stamp {shortened(stamp, 40)}, {type(packed).__name__}"
             raise StradaskError(f"{came} is not one that travels here, of {self.program.n_blocks}")
-        self.put(block, stamp, Packed(packed))
+        files = self.program.files() if packed.nbytes > _LARGE else None
+        self.put(block, stamp, Packed(packed if files is None else files.put(packed)))
 
     def take_in(self, sender, number, blocks):
         """Take a message of blocks from another worker; return its number.
@@ -312,13 +318,14 @@ class WorkerState(Shards):
         return (sum(getattr(array, "nbytes", 0) for array in arrays),)
 
     def copy(self, number, to, messages):
-        """Keep the content of `snapshot` here and on another worker; return the bytes of each part."""
+        """Keep the content of `snapshot` here and on another worker, if any; return the bytes of parts."""
         self._sync(messages)
         sizes = {}
         for name, arrays in self._parts():
             arrays = {key: narrowed(array) for key, array in arrays.items()}
-            hold_copy(self.spare, number, name, arrays)
-            self._reach(to, "hold", number=number, name=name, arrays=arrays).result()
+            hold_copy(self.spare, number, name, arrays, self.program.files)
+            if to:
+                self._reach(to, "hold", number=number, name=name, arrays=arrays).result()
             sizes[name] = payload_bytes(arrays)
         return sizes
 
@@ -326,6 +333,7 @@ class WorkerState(Shards):
         for shard, state in self.states.items():
             if is_saved(self.program, shard):
                 yield f"shard-{shard}", {name: state[name] for name in self.program.saved}
+                self.program.put_away(state)
         for block, packed in self._packed_blocks():
             yield f"block-{block}", {"value": packed}
 
@@ -353,11 +361,14 @@ class WorkerState(Shards):
         for block, packed in self._packed_blocks():
             parts[f"block-{block}.npz"] = {"value": packed}
         tasks = [(write_part, (url, folder, name, arrays)) for name, arrays in parts.items()]
-        return dict(zip(parts, self._on_threads(tasks), strict=True))
+        sizes = self._on_threads(tasks)
+        for state in self.states.values():
+            self.program.put_away(state)
+        return dict(zip(parts, sizes, strict=True))
 
     def can_be_tried(self, shard):
         """Whether a shard's state is small enough for `differing`."""
-        return can_be_tried(self.states[shard])
+        return not self.program.on_disk and can_be_tried(self.states[shard])
 
     def differing(self, shard, program, entry, trial):
         """Make a shard again from its entry, by the coordinator's present program."""

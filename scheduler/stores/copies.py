@@ -83,7 +83,7 @@ def narrowed(array):
 
 
 def other_holders(workers):
-    """Choose for each of two or more workers another one, on another machine if there is one.
+    """Choose for each of the workers another one, on another machine if there is one; a single one has none.
 
     Examples
     --------
@@ -95,7 +95,8 @@ def other_holders(workers):
     for place, worker in enumerate(workers):
         after = [*workers[place + 1 :], *workers[:place]]
         apart = [other for other in after if _machine(other) != _machine(worker)]
-        found[worker] = (apart or after)[0]
+        if after:
+            found[worker] = (apart or after)[0]
     return found
 
 

@@ -41,7 +41,7 @@ class Collected(NamedTuple):
     pairs: np.ndarray
 
     @classmethod
-    def of(cls, block, value, frequency, n_shards):
+    def of(cls, block, value, frequency, n_shards, allocate=np.empty):
         """Put the segments of a block together, whose words have so many tokens."""
         segments = [value.segments[shard] for shard in range(n_shards) if shard in value.segments]
         sizes = np.array([segment.sizes for segment in segments], np.int64).reshape(
@@ -53,7 +53,9 @@ class Collected(NamedTuple):
         narrow = np.int32 if np.diff(first).max() <= np.iinfo(np.int32).max else np.int64
         starts = np.zeros((len(frequency) + 1, n_shards), narrow)
         np.cumsum(sizes.T, axis=0, out=starts[1:])
-        return cls(starts, first, np.concatenate([segment.tokens for segment in segments]))
+        pairs = allocate((int(first[-1]), 2), segments[0].tokens.dtype)
+        np.concatenate([segment.tokens for segment in segments], out=pairs)
+        return cls(starts, first, pairs)
 
     def segments(self, proposals_alone):
         """Cut the tokens into those of the shards."""
@@ -110,7 +112,7 @@ class Packing(NamedTuple):
         """Whether `pack` made these bytes."""
         return packed.dtype == np.uint8 and packed.ndim == 1 and len(packed) != self._n_plain
 
-    def unpack(self, block, packed):
+    def unpack(self, block, packed, allocate=np.empty):
         """Undo `pack`; everything is checked, for kernels trust it."""
         about = np.zeros(3, np.int64)
         at = lda_blocks.unpack_numbers(packed, 0, about)
@@ -127,8 +129,9 @@ class Packing(NamedTuple):
         fits = fits and int(lengths.sum()) <= self.n_tokens and int(sizes.max(initial=0)) <= self.n_tokens
         if not fits or (collects and (sizes.sum(axis=1) != lengths).any()):
             raise damaged(block)
-        shapes = [(n,) if has_tokens else (n, 2) for n in lengths.tolist()]
-        arrays = [np.empty(shape, self.kind) for shape in shapes + [(self.n_tokens,)] * has_tokens]
+        of_segments = allocate((int(lengths.sum()), *([] if has_tokens else [2])), self.kind)
+        arrays = np.split(of_segments, np.cumsum(lengths)[:-1]) if n_segments else []
+        arrays += [allocate((self.n_tokens,), self.kind)] * has_tokens
         end = at + sum(self._bytes_of(array.size) for array in arrays)
         if len(packed) != end + (end == self._n_plain):
             raise damaged(block)

@@ -93,6 +93,7 @@ class UnlabelledDocuments:
     n_topics: int
     width: int
     takes_steps = False  # whether all steps of a sweep may run in compiled code (`samplers.gibbs_steps`)
+    met_by_steps = True  # whether each step of a sweep needs all counts
 
     def drawn_with(self, alpha):
         """The prior as the kernels take it."""
@@ -340,7 +341,7 @@ class LabelledRows:
         m_dk, by which alpha_k is multiplied; columns ascending, no zeros stored, no row empty.
     """
 
-    takes_steps = False
+    takes_steps, met_by_steps = False, True
 
     def __init__(self, labels, storage=_IN_MEMORY):
         self.shape = labels.shape

@@ -29,7 +29,7 @@ BYTES_OF_WORD = 44  # what is known of a word
 _COMPRESSED = 4  # about how much longer a compressed file is than it looks
 KERNELS = 350e6  # bytes that a worker has of imports and compiled loops, or less
 _ADVISED = 1.1  # times what is counted, in advice
-_MOST_TIMES = 16  # as many workers are advised at most
+_USED_FOR_COUNTS = 0.7  # part of what is left, for documents' counts of shards in files
 
 
 class CorpusSizes(NamedTuple):
@@ -130,8 +130,8 @@ def shards_for(n_bytes, is_compressed, memory_limit):
 
     That is for the one that is read, and later for `AT_ONCE` at work. `n_bytes` are those of the files.
     """
-    needed = int(n_bytes * max(_READING, AT_ONCE * _STATE) * (_COMPRESSED if is_compressed else 1))
-    return -(-needed * 2 // memory_limit)
+    needed = n_bytes * max(_READING, AT_ONCE * _STATE) * (_COMPRESSED if is_compressed else 1)
+    return math.ceil(2 * needed / memory_limit)
 
 
 def check_shards_fit(shards, memory_limit):
@@ -193,35 +193,80 @@ def check_blocks_fit(program, memory_limit):
         )
 
 
-def check_worker_memory(program, engine):
-    """Raise a DataError if a fit of a program does not fit into the workers' memory.
+def check_worker_memory(program, engine, memory_limit=None):
+    """Have workers that cannot hold a fit keep its shards in files; DataError if that takes too much, too.
 
     Counted are tokens, topics and blocks, and the most of what comes and goes: reading and laying out a shard
-    on each thread, or the snapshots that workers keep, the new one beside the last. Workers that may be short
-    of memory import and compile what the fit needs before it is seen what they have left; of others only the
-    limits are asked for. A worker without a nanny, which would end it near its limit, is not refused.
+    on each thread, or the snapshots that workers keep, the new one beside the last. With shards in files it
+    is what each thread works on (`_needs_in_files`). Workers that may be short of memory import and compile
+    what the fit needs before it is seen what they have left; of others only the limits are asked for. A
+    worker without a nanny, which would end it near its limit, holds any fit. `memory_limit` are bytes that
+    the fit may have on each worker, besides the programs.
     """
     if own_threads() is not None:
         return
-    import dask
-
     cluster = open_workers(engine)
     needed_by = _needs(program, workers := cluster.memory())
-    if all(KERNELS + sum(needed_by(worker.n_threads)) <= worker.limit / 2 for worker in workers):
+    most = math.inf if memory_limit is None else memory_limit
+    if all(
+        KERNELS + sum(needed_by(worker.n_threads)) <= min(worker.limit / 2, KERNELS + most)
+        for worker in workers
+    ):
         return
     workers = cluster.memory_after(WarmUp(program.name, program.n_topics))
-    needed_by = _needs(program, workers)
-    pauses, ends = (
-        dask.config.get(f"distributed.worker.memory.{name}", share) or math.inf
-        for name, share in (("pause", 0.8), ("terminate", 0.95))
+    needed_by, in_files = _needs(program, workers), _needs_in_files(program, workers)
+    rooms = [_room(worker, memory_limit) for worker in workers]
+    if all(
+        sum(needed_by(worker.n_threads)) <= room.ends and room.pauses > 0
+        for worker, room in zip(workers, rooms, strict=True)
+    ):
+        return
+    workers = _without_code(workers)
+    rooms = [_room(worker, memory_limit) for worker in workers]
+    for worker, room in zip(workers, rooms, strict=True):
+        stays, passes = in_files(worker.n_threads)
+        if stays + passes > room.pauses:
+            _refuse(program, worker, stays, passes, room, memory_limit)
+    free = min(
+        room.pauses - sum(in_files(worker.n_threads)) for worker, room in zip(workers, rooms, strict=True)
     )
-    for worker in workers:
-        stays, passes = needed_by(worker.n_threads)
-        free = ends * worker.limit - worker.used
-        paused = worker.used > pauses * worker.limit  # no fit begins on it
-        if worker.enforced and (paused or stays + passes > free):
-            limit = max((_ADVISED * (stays + passes) + worker.used) / ends, _ADVISED * worker.used / pauses)
-            _refuse(program, worker, stays, passes, 0 if paused else free, len(workers), limit)
+    program.stream(_USED_FOR_COUNTS * free)
+
+
+class _Room(NamedTuple):
+    """Bytes that a fit may take on a worker until Dask pauses it, and until it ends it."""
+
+    pauses: float
+    ends: float
+
+
+def _room(worker, memory_limit=None):
+    """Compute the `_Room` of a worker; `memory_limit` as in `check_worker_memory`."""
+    most = math.inf if memory_limit is None else memory_limit
+    if not worker.enforced:
+        return _Room(most, most)
+    return _Room(*(min(share * worker.limit - worker.used, most) for share in _shares_of_limits()))
+
+
+def _without_code(workers):
+    """The memory of workers that release the code of programs, of which half comes back."""
+    return [worker._replace(used=worker.used - worker.code / 2) for worker in workers]
+
+
+def _shares_of_limits():
+    import dask
+
+    names = {"pause": 0.8, "terminate": 0.95}
+    return [dask.config.get(f"distributed.worker.memory.{n}", s) or math.inf for n, s in names.items()]
+
+
+def memory_of_workers(engine, enough):
+    """Bytes that a fit may have on each worker; those with less than `enough` first import and compile."""
+    cluster = open_workers(engine)
+    room = min(_room(worker._replace(used=KERNELS)).pauses for worker in cluster.memory())
+    if room < enough:
+        room = min(_room(worker).pauses for worker in _without_code(cluster.memory_after(WarmUp())))
+    return max(room, 1)
 
 
 def _needs(program, workers):
@@ -247,6 +292,37 @@ def bytes_of_worker(state, blocks, packed, own_threads, *, n_threads, n_workers)
     copied = max(share * np.sum(saved), np.max(saved)) + share * packed
     loading = min(own_threads, len(shards)) * passing
     return stays, max(loading, kept * copied + trial, max(2 * kept, 1) * copied)
+
+
+def _needs_in_files(program, workers):
+    """As `_needs`, where shards, blocks and snapshots are in files.
+
+    A worker then has, for each thread, the counts of a shard's documents and a block, and for all its shards
+    where documents' counts begin; at times one shard that is read, laid out or copied, or the counts of its
+    blocks' words, packed, at the end. Of a matrix of the caller also the counts of its documents.
+    """
+    states, saved, passing, *_ = bytes_of_program(program)
+    n_threads, n_words = sum(worker.n_threads for worker in workers), len(program.words.ids)
+    n_topics, n_documents = program.n_topics, program.corpus.n_documents
+    blocks = [
+        4 * n_topics * s.words.n_rows + 6 * bytes_of_topic(n_topics) * s.words.n_tokens
+        for s in program.samplers
+    ]
+    at_work = max(states) + 2 * max(map(np.max, blocks))
+    collects = any(getattr(sampler, "collects", False) for sampler in program.samplers)
+    designs = [
+        shard[name].nbytes for shard in program.shards for name in ("design", "response") if name in shard
+    ]
+
+    def needed_by(own_threads):
+        share = own_threads / n_threads
+        stays = own_threads * at_work + BYTES_OF_WORD * n_words + 24 * n_topics + share * sum(designs)
+        stays += share * (32 * n_documents + (8 * n_words * len(states) if collects else 0))
+        of_documents = 0 if program.rows is None else 8 * min(program.n_tokens, n_topics * n_documents)
+        results = share * max(2 * program.packed_bytes, of_documents)
+        return stays, max(passing, 4 * max(saved), results)
+
+    return needed_by
 
 
 def bytes_of_program(program):
@@ -289,23 +365,25 @@ def check_reading(sources, engine):
             )
 
 
-def _refuse(program, worker, stays, passes, free, n_workers, limit):
-    less, n = "", n_workers
-    while n < _MOST_TIMES * n_workers and not less:
-        n = -(-5 * n // 4)
-        if _ADVISED * sum(_needs(program, [worker] * n)(worker.n_threads)) <= free:
-            less = f", take {n:,} such workers or more"
-    if 0 < free < 2 * bytes_of_program(program).passing:
-        less += f", cut smaller shards (n_groups, more parts of X: there are {len(program.shards):,})"
-    elif free > 0:
-        less += f", set fewer topics than n_components={program.n_topics}"
+def _refuse(program, worker, stays, passes, room, memory_limit):
+    needed = _ADVISED * (stays + passes)
+    pauses, _ = _shares_of_limits()
+    if memory_limit is not None and room.pauses == memory_limit:
+        limit, free = f"memory_limit={memory_limit:,} bytes a worker", memory_limit
+        remedy = f"give {math.ceil(needed):,} or more"
+    else:
+        free, least = room.pauses, (needed + worker.used) / pauses
+        limit = (
+            f"Programs take {worker.used / 1e6:,.0f} MB of a limit of {worker.limit / 1e6:,.0f}, and "
+            f"Dask pauses it at {pauses:.0%} of that"
+        )
+        remedy = f"give workers {math.ceil(least / 1e6):,} MB or more"
     raise DataError(
-        f"X is beyond the workers' memory: of {sum(program.shard_weights):,} tokens with their topics and "
-        f"counts a worker would hold {stays / 1e6:,.0f} MB, and {passes / 1e6:,.0f} MB more for reading, "
-        f"layout and snapshots, but programs take {worker.used / 1e6:,.0f} of its limit of "
-        f"{worker.limit / 1e6:,.0f} MB, which leaves {max(free, 0) / 1e6:,.0f}: give workers "
-        f"{math.ceil(limit / 1e6):,} MB or more{less}, or fit files on one machine, with engine='local' and "
-        "memory_limit="
+        f"X is beyond the workers' memory, also in files: of {sum(program.shard_weights):,} tokens "
+        f"in {len(program.shards):,} shards a worker would have {stays / 1e6:,.3g} MB for those at work, and "
+        f"{passes / 1e6:,.3g} MB more for reading, layout and results. {limit}, which leaves "
+        f"{max(free, 0) / 1e6:,.3g} MB: {remedy}, cut smaller shards (n_groups, more parts of X), or set "
+        f"fewer topics than n_components={program.n_topics}"
     )
 
 

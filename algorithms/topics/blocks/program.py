@@ -22,7 +22,7 @@ from scipy import sparse
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
-from ....scheduler.allocation import return_freed_memory
+from ....scheduler.allocation import release_code, return_freed_memory
 from ....scheduler.program import Outcome, is_built_in
 from ....scheduler.schedules.switching import SwitchSchedule
 from ...inputs.indices import narrow_csr
@@ -35,10 +35,11 @@ from .packing import pack_counts, unpack_counts, unpack_numbers, unpack_words
 from .restoring import damaged, taken, unfit
 from .shard import TopicShard
 from .state import TopicState
-from .storage import Pool, Storage, fetch, release
+from .storage import Pool, Storage, arrays_of, fetch, release
 from .word_blocks import SeedsOfBlocks, add_changes, changes_of
 
 _KNOWN = ("labels", "design", "response")  # what a shard may know of its documents, one of these
+_ON_WORKERS = "the folder of a worker (Dask's local_directory, or memmap_folder)"
 _INPUTS = ("number", "first_document", "topics", *_KNOWN)  # of a shard's data, what `begin` takes
 
 
@@ -86,10 +87,12 @@ class TopicProgram(TopicState):
         self.corpus, self.shards = corpus.summary, corpus.shards
         self.shard_weights, self.rows, self.longest = corpus.weights, corpus.rows, corpus.longest
         self.labels, self.labelled = corpus.labels, corpus.labels is not None
-        self.on_disk = folder is not None and at_once is not None
+        self.on_disk = folder is not None and at_once is not None  # workers may come to it: `stream`
         self.in_process = in_process or self.on_disk
+        self.counts_in_memory = 0.0  # bytes for documents' counts on a worker with shards in files
         # Few files: those of one array each would be more than a process may have open.
-        self.pool = Pool(folder) if self.in_process and folder is not None else None
+        self.pool: Any = Pool(folder) if self.in_process and folder is not None else None
+        self._lasting: Any = None
         self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
         self.exact, self.folder, self.at_once = int(exact), folder, at_once
         self.n_tokens = int(corpus.frequency.sum())
@@ -170,7 +173,7 @@ class TopicProgram(TopicState):
 
     def load(self, data):
         """Read a shard, lay its tokens out and give them their first topics."""
-        n_words, words, storage = self.corpus.n_words, self.words, self.storage()
+        n_words, words, storage = self.corpus.n_words, self.words, self._lasting or self.storage()
         X = read_again(data, n_words)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         order = np.argsort(lengths, kind="stable")
@@ -207,8 +210,47 @@ class TopicProgram(TopicState):
         shard.lists = dict.fromkeys(self.list_names, np.zeros(0, np.uint8)) | shard.documents.arrays()
         if self.averages:
             shard.sums = shard.documents.sums(shard.lengths, storage)
+        self.keep_counts(shard)
         self.put_away(shard)
         return shard
+
+    def stream(self, counts_in_memory):
+        """Have workers keep shards and blocks in files, and in memory those parts that are worked on."""
+        self.on_disk, self.loads_at_once, self.counts_in_memory = True, 1, counts_in_memory
+
+    @property
+    def streams(self):
+        """Whether workers have shards in files, of which each step reads a part."""
+        return self.on_disk and not self.in_process
+
+    def arrive(self, folder):
+        """Take a folder for files; those of `_lasting` outlast a loss, see `renew`."""
+        self.folder = folder if self.folder is None else self.folder
+        self.pool, self._lasting = self.files(), self.files()
+
+    def files(self):
+        """Make what puts arrays into files, on workers that have shards there."""
+        return Pool(self.folder, _ON_WORKERS) if self.streams and self.folder is not None else None
+
+    def adopt(self, shard):
+        """Put the arrays of a shard that comes from another worker into files."""
+        if self.streams:
+            files = {id(array): self.pool.put(array) for array in arrays_of(*_holders(shard))}
+            for holder in _holders(shard):
+                values = holder if isinstance(holder, dict) else vars(holder)
+                values.update({name: files.get(id(value), value) for name, value in values.items()})
+        self.keep_counts(shard)
+        return shard
+
+    def keep_counts(self, shard):
+        """Let the counts of a shard's documents, which each step needs, stay in memory if there is room."""
+        if not self.streams:
+            return
+        size = sum(array.nbytes for array in arrays_of(shard.documents))
+        with self.pool.lock:
+            room = self.counts_in_memory - self.pool.n_bytes_kept
+            shard.stays = shard.documents.met_by_steps and size <= room
+            self.pool.n_bytes_kept += size * shard.stays
 
     def renew(self, shard):
         """Give the tokens their first topics again."""
@@ -241,6 +283,7 @@ class TopicProgram(TopicState):
             result = {"changes": sampler.fill(shard, task.blocks, task.value)}
             if sampler.schedule.is_last_of_shard(place):
                 self.put_away(shard)
+            self._put_away_step(shard, task)
             return result
         if place == 0:
             sampler.before_sweep(shard, task.value)
@@ -253,7 +296,9 @@ class TopicProgram(TopicState):
         changes = changes_of(shard.totals, totals)
         if len(changes[0]):
             result["changes"] = changes
-        return result | sampler.figures_after(shard, task, place)
+        result |= sampler.figures_after(shard, task, place)
+        self._put_away_step(shard, task)
+        return result
 
     def run_steps(self, states, blocks, round, first, steps, n_jobs):
         """All steps of a sweep on threads that take tasks by themselves; see `Program`."""
@@ -295,22 +340,56 @@ class TopicProgram(TopicState):
         self.put_away(shard)
         return None if shares is None else shares[np.argsort(shard.order)]
 
-    def read_ahead(self, state):
-        """Have the shard read from its files while others are swept."""
-        if self.folder is not None:
-            for array in {**vars(state), **state.lists, **vars(state.documents)}.values():
-                fetch(array)
+    def read_ahead(self, shard, block=None):
+        """Have the shard read from its files while others are swept; for a step what it needs of a block."""
+        if self.folder is None:
+            return
+        arrays = arrays_of(*_holders(shard))
+        if block is not None:
+            starts, documents = self.samplers[shard.stage].starts_of(shard, block), shard.documents
+            tokens = [array for array in (shard.topics, shard.docs) if array is not None]
+            arrays = [array[starts[0] : starts[-1]] for array in tokens]
+            arrays += arrays_of(documents) if documents.met_by_steps and not shard.stays else []
+        for array in arrays:
+            fetch(array)
 
     def put_away(self, shard):
         """Let go of the memory of a shard in files, after its turn."""
         if self.on_disk:
-            for array in {**vars(shard), **shard.lists, **vars(shard.documents)}.values():
-                release(array)
+            self._release(shard)
             return_freed_memory()  # else each thread keeps its largest temporaries
+            if self.streams:
+                release_code()
+
+    @staticmethod
+    def _release(shard):
+        for array in arrays_of(*(_holders(shard)[:1] if shard.stays else _holders(shard))):
+            release(array)
+
+    def _put_away_step(self, shard, task):
+        """Let go of what a step read, and the system around it, of files of a worker."""
+        if self.streams:
+            self._release(shard)
+            self._put_away_block(task.value)
+
+    def _put_away_block(self, value):
+        if self.streams:
+            segments = [segment.tokens for segment in value.segments.values()]
+            for array in (value.rows, value.tokens, *segments):
+                release(array)
 
     def storage(self):
-        """Where arrays of a shard and of blocks are kept."""
+        """Where arrays of a shard are kept, and in one process those of blocks."""
         return self.pool or Storage(self.folder)
+
+    def block_storage(self):
+        """Where arrays of blocks are kept: on workers in files that go with them."""
+        return Storage(self.folder, _ON_WORKERS) if self.streams else self.storage()
+
+    def rows_of_counts(self, n_rows):
+        """Allocate counts of so many words of a block; in one process they are in memory."""
+        storage = self.block_storage() if self.streams else Storage()
+        return storage.zeros((n_rows, self.n_topics), np.int32)
 
     # Blocks -------------------------------------------------------------------------------------------
 
@@ -328,6 +407,7 @@ class TopicProgram(TopicState):
         """Pack a block; of two samplers the first byte says whose it is."""
         sampler = self.sampler_of(block, value)
         packed = sampler.pack(block, value)
+        self._put_away_block(value)
         if self.handover is None:
             return packed
         return np.concatenate([np.array([self.samplers.index(sampler)], np.uint8), packed])
@@ -348,8 +428,10 @@ class TopicProgram(TopicState):
         """
         sampler = self.sampler_of(block, value)
         beta = self.beta if fitted is None else np.full_like(self.beta, fitted)
-        both = map(pack_counts, sampler.counts_of_block(block, value))
-        return sampler.word_part(block, value, beta), *both
+        both = [pack_counts(counts) for counts in sampler.counts_of_block(block, value)]
+        part = sampler.word_part(block, value, beta)
+        self._put_away_block(value)
+        return part, *both
 
     def background_of(self, block):
         """Counts of a block's words from documents of earlier batches: int32, a row a word."""
@@ -477,6 +559,11 @@ class TopicProgram(TopicState):
         priors = self.priors.of_checkpoint(arrays)
         self.sampler.restore(arrays)
         self.priors, self.seed, self.totals = priors, np.uint64(seed), totals.copy()
+
+
+def _holders(shard):
+    """What has the arrays of a shard."""
+    return shard, shard.lists, shard.documents
 
 
 def csr_of_segments(start, topics, n_topics):

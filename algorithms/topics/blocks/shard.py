@@ -38,6 +38,8 @@ class TopicShard:
         Whether topics are counted.
     stage : int
         The number of the sampler, of those of the program, that the shard is at.
+    stays : bool
+        Whether the counts of documents stay in memory, of a shard in files of a worker.
     merging : MergeOrders or None
         What topics of a hierarchical prior are compared, or become one.
     """
@@ -56,6 +58,7 @@ class TopicShard:
     priors: Any = None
     is_ready: bool = False
     stage: int = 0
+    stays: bool = False
     merging: Any = None
 
     # A session reads and replaces arrays of `Program.saved` by their names.

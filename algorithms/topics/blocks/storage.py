@@ -20,7 +20,10 @@ class Storage:
     the disk is taken at once: where none is found later, in the middle of a kernel, the process ends.
     """
 
-    def __init__(self, folder=None):
+    called = "memmap_folder"  # of what the folder is, for errors
+
+    def __init__(self, folder=None, called=called):
+        self.called = called
         if folder is not None and not os.path.isdir(folder):
             raise DataError(
                 f"memmap_folder={shortened(os.fspath(folder), 200)} is no folder: make it first, or pass "
@@ -40,7 +43,7 @@ class Storage:
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"{error.strerror}, could not take {n_bytes:,} bytes in memmap_folder: make room, or pass "
+                f"{error.strerror}, could not take {n_bytes:,} bytes in {self.called}: make room, or pass "
                 "another folder",
                 self.folder,
             ) from error
@@ -63,9 +66,10 @@ class Pool(Storage):
     their room is not used. A file goes when none of its arrays is left. Threads may ask at the same time.
     """
 
-    def __init__(self, folder):
-        super().__init__(folder)
-        self._lock, self._room, self._taken = threading.Lock(), np.zeros(0, np.uint8), 0
+    def __init__(self, folder, called=Storage.called):
+        super().__init__(folder, called)
+        self.lock, self._room, self._taken = threading.Lock(), np.zeros(0, np.uint8), 0
+        self.n_bytes_kept = 0  # of its arrays, those that stay in memory
 
     def zeros(self, shape, dtype):
         """Make an array, at the beginning of a page."""
@@ -73,7 +77,7 @@ class Pool(Storage):
         if not n_bytes:
             return np.zeros(shape, dtype)
         needed = _whole_pages(n_bytes)
-        with self._lock:
+        with self.lock:
             if needed > len(self._room):
                 self._room = super().zeros(max(needed, _BLOCK, _whole_pages(self._taken // 4)), np.uint8)
                 self._taken += len(self._room)
@@ -83,6 +87,12 @@ class Pool(Storage):
 
 def _whole_pages(n_bytes):
     return -(-n_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def arrays_of(*holders):
+    """List the arrays that are values of dicts, or attributes of other objects; each once."""
+    values = [v for h in holders for v in (h if isinstance(h, dict) else vars(h)).values()]
+    return list({id(value): value for value in values if isinstance(value, np.ndarray)}.values())
 
 
 def fetch(array):

@@ -23,6 +23,7 @@ from ..blocks.memory import (
     check_reading,
     check_shards_fit,
     check_worker_memory,
+    memory_of_workers,
     place_for_files,
     plan_for,
     shards_for,
@@ -37,6 +38,7 @@ from .shard_input import (
     corpus_of_matrix,
     in_shards,
     is_sharded,
+    number_of_shards,
     sources_of,
     survey,
 )
@@ -59,6 +61,7 @@ class Documents:
         self.model, self.engine, self.X = model, engine_for(X, model.engine), None
         self._n_topics = n_topics
         self.memory = _memory(model, X, self.engine)
+        self._of_workers = None if model.memory_limit is None else memory_in_bytes(model.memory_limit)
         # No more threads than shards that memory is for.
         self.n_jobs = model.n_jobs if self.memory is None else min(effective_n_jobs(model.n_jobs), AT_ONCE)
         if is_sharded(X):
@@ -102,16 +105,18 @@ class Documents:
         at_least, n_jobs, storage = 1, self.n_jobs, Storage()
         if memory is not None:
             n_jobs, storage = 1, Pool(place_for_files(model.memmap_folder))
+        if are_files(X) and self.engine != "local" and own_threads() is None:
+            memory = self._of_workers or memory_of_workers(self.engine, _enough_for(document_files(X)))
+        if memory is not None:
             files = document_files(X)
-            n_bytes, compressed = sum(map(file_size, files)), any(map(is_compressed, files))
-            at_least = shards_for(n_bytes, compressed, memory)
+            at_least = shards_for(sum(map(file_size, files)), any(map(is_compressed, files)), memory)
         sources = sources_of(X, 1 if model.exact else model.n_groups, max(n_threads, at_least))
         if model.exact and len(sources) > 1:
             raise DataError(
                 f"exact=True keeps one group of documents, but X comes in {len(sources)} parts: give a "
                 "matrix or set exact=False"
             )
-        if memory is not None:
+        if self.memory is not None:
             check_shards_fit(sources, memory)
         elif self.engine != "local":
             check_reading(sources, self.engine)
@@ -164,7 +169,7 @@ class Documents:
             check_blocks_fit(program, self.memory)
             program.loads_at_once = 1
         if self.engine != "local":
-            check_worker_memory(program, self.engine)
+            check_worker_memory(program, self.engine, self._of_workers)
         return program
 
 
@@ -197,14 +202,20 @@ def _check_sharded(model, known):
 
 
 def _memory(model, X, engine):
-    if model.memory_limit is None:
+    if model.memory_limit is None or (engine != "local" and own_threads() is None):
         return None
     if engine != "local" or not are_files(X):
         raise DataError(
-            f"memory_limit={shortened(model.memory_limit)} is for names of files and engine='local': a "
-            "matrix is in memory already, and workers have limits of their own"
+            f"memory_limit={shortened(model.memory_limit)} is for names of files, or for workers "
+            "(engine='dask'): a matrix is in memory already, and inside a task there are no workers"
         )
     return memory_in_bytes(model.memory_limit)
+
+
+def _enough_for(files):
+    """Bytes of a worker with which files are cut into as many shards as by default."""
+    n_bytes = sum(map(file_size, files))
+    return shards_for(n_bytes, any(map(is_compressed, files)), number_of_shards(n_bytes))
 
 
 def _held(sources, engine):

@@ -294,7 +294,7 @@ def sources_of(X, n_shards=None, n_threads=1):
     if are_files(X):
         check_are_names(X)
         files = document_files(X)
-        return cut_files(files, n_shards or max(_number_of_shards(sum(map(file_size, files))), n_threads))
+        return cut_files(files, n_shards or max(number_of_shards(sum(map(file_size, files))), n_threads))
     if isinstance(X, (list, tuple)):
         return list(X)
     if is_frame(X):  # whose columns are attributes, too
@@ -308,7 +308,7 @@ def sources_of(X, n_shards=None, n_threads=1):
     return delayed_blocks(X, "X", "documents")
 
 
-def _number_of_shards(n_bytes):
+def number_of_shards(n_bytes):
     """Shards of files of so many bytes, 1 to 64."""
     few = min(n_bytes // _BYTES_PER_SHARD + 1, _FEW_SHARDS)
     return max(few, min(n_bytes // _BYTES_PER_LARGE_SHARD, _MOST_SHARDS))

@@ -74,6 +74,7 @@ class Handover:
         if shard.sums is not None:
             shard.sums[:] = 0  # the averages are those of the last sampler
         gibbs.make_ready(shard)
+        program.keep_counts(shard)
         program.put_away(shard)
 
     def move_block(self, warp, gibbs, block, value):
@@ -83,7 +84,7 @@ class Handover:
         n_rows, bounds = gibbs.words.n_rows[block], warp.words.bounds(block)
         tokens = warp.whole(block, value).tokens
         if len(value.rows) < n_rows:
-            value.rows = np.zeros((n_rows, self.n_topics), np.int32)
+            value.rows = gibbs.program.rows_of_counts(n_rows)
             lda_blocks.add_rows(bounds, tokens, value.rows)
         value.tokens = tokens[bounds[n_rows] :].copy()
 

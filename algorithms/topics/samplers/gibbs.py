@@ -28,6 +28,7 @@ from ..blocks.document_rows import document_rows
 from ..blocks.groups import check_frequency, number_of_rows
 from ..blocks.program import csr_of_segments
 from ..blocks.restoring import damaged, unfit
+from ..blocks.storage import Storage
 from ..blocks.word_blocks import Block, FirstCountThenRotate, Words, changes_of
 from .annealing import FIRST_TOPICS, Priors, is_time_for_priors, starts_from_all
 from .gibbs_steps import may_run_steps
@@ -203,8 +204,8 @@ class Gibbs:
         program, words = self.program, self.words
         if program.background is not None:
             return Block(program.background_of(block), np.zeros(0, program.kind))
-        rows = np.zeros((words.n_rows[block], program.n_topics), np.int32)
-        return Block(rows, program.storage().zeros(words.n_tokens[block], program.kind))
+        tokens = program.block_storage().zeros(words.n_tokens[block], program.kind)
+        return Block(program.rows_of_counts(words.n_rows[block]), tokens)
 
     def fill(self, shard, block, value):
         """Put the topics of a shard's tokens into a block; return the change of the totals."""
@@ -229,8 +230,10 @@ class Gibbs:
         """Undo `pack`; every topic and count is checked, for kernels trust them."""
         program, words = self.program, self.words
         span, n_rows = words.of(block), 0 if self.all_tokens else words.n_rows[block]
-        rows = np.zeros((n_rows, program.n_topics), np.int32)
-        value = Block(rows, np.zeros(words.n_tokens[block], program.kind))
+        rows = program.rows_of_counts(n_rows)
+        # In one process they are of a snapshot.
+        storage = program.block_storage() if program.streams else Storage()
+        value = Block(rows, storage.zeros(words.n_tokens[block], program.kind))
         most = words.frequency[span][:n_rows]
         if program.background is not None:
             most = most + program.background[words.ids[span]].sum(axis=1, dtype=np.int64)

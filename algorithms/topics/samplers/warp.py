@@ -77,6 +77,7 @@ class TokensOfDocuments(UnlabelledDocuments):
     at_hand : TokensAtHand or None
     """
 
+    met_by_steps = False  # but by passes
     doc_start: Any
     position: Any
     names: Any
@@ -242,7 +243,12 @@ class Warp(Gibbs):
         """See `Gibbs`."""
         packing = self._packing(block)
         moves = self.collects and packing.has_segments(packed)
-        return packing.unpack(block, packed) if moves else super().unpack(block, packed)
+        return packing.unpack(block, packed, self._new_tokens) if moves else super().unpack(block, packed)
+
+    def _new_tokens(self, shape, kind):
+        """Allocate tokens of a block; on workers with shards in files, in a file."""
+        program = self.program
+        return program.block_storage().zeros(shape, kind) if program.streams else np.empty(shape, kind)
 
     def _packing(self, block):
         here = self.words.of(block)
@@ -326,14 +332,15 @@ class Warp(Gibbs):
     def _collected_pass(self, shard, task, change, pass_, turn):
         """Make the pass over the words of a block that has all tokens of them."""
         frequency = self.words.frequency[self.words.of(task.blocks)]
-        tokens = Collected.of(task.blocks, task.value, frequency, self.schedule.n_shards)
+        model = frequency, self.schedule.n_shards, self._new_tokens
+        tokens = Collected.of(task.blocks, task.value, *model)
         change -= np.bincount(tokens.pairs[:, 0], minlength=self.program.n_topics)
         names, rest = self._of_words(shard, task, change, pass_)
         lda_warp.word_pass(names, *tokens, *rest)
         ends = turn == self.schedule.repeats - 1
         task.value.segments = tokens.segments(proposals_alone=ends)
         if ends:
-            task.value.tokens = np.empty(len(tokens.pairs), self.program.kind)
+            task.value.tokens = self._new_tokens(len(tokens.pairs), self.program.kind)
             lda_warp.gather(*tokens, task.value.tokens)
 
     def _take(self, shard, block, value):

@@ -53,7 +53,7 @@ def test_no_warning_where_all_threads_work_or_the_corpus_is_small(corpus):
 
 
 def test_files_have_shards_by_their_size():
-    assert [shard_input._number_of_shards(n << 20) for n in (0, 3, 4, 40, 64, 271)] == [
+    assert [shard_input.number_of_shards(n << 20) for n in (0, 3, 4, 40, 64, 271)] == [
         1,
         1,
         2,
@@ -61,7 +61,7 @@ def test_files_have_shards_by_their_size():
         16,
         16,
     ]  # of 0.1
-    assert [shard_input._number_of_shards(n << 20) for n in (272, 512, 1024, 10**6)] == [17, 32, 64, 64]
+    assert [shard_input.number_of_shards(n << 20) for n in (272, 512, 1024, 10**6)] == [17, 32, 64, 64]
 
 
 def test_more_groups_than_documents_are_warned_of_and_fit():

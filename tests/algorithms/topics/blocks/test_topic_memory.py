@@ -1,9 +1,8 @@
-"""Corpora beyond the memory of workers are refused before tokens are laid out, with the remedies."""
+"""Memory of fits as it is counted; fits beyond that of workers have files, or are refused with remedies."""
 
 import math
 import os
 import pickle
-import re
 import threading
 
 import numpy as np
@@ -128,49 +127,42 @@ def workers(monkeypatch):
     return found, asked
 
 
-def test_workers_with_too_little_memory_are_refused_with_the_remedies(workers):
+def test_workers_with_too_little_memory_have_files_or_are_refused_with_the_remedies(workers):
     found, asked = workers
     made = program("gibbs", 40, 400, 150)
-    needed = sum(memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
+    both = [WorkerMemory(0, 0, 1, True)] * 2
+    needed, in_files = (sum(needs(made, both)(1)) for needs in (memory._needs, memory._needs_in_files))
+    assert in_files < needed / 2
     limit = 3 * needed
 
-    def with_memory_for(share):
-        return WorkerMemory(limit, 0.95 * limit - share * needed, 1, True)
+    def with_room(n_bytes):
+        return WorkerMemory(limit, 0.8 * limit - n_bytes, 1, True)
 
-    found += [with_memory_for(2), with_memory_for(0.5)]
-    message = r"beyond the workers' memory: of 60,\d+ tokens .* of 8 MB, which leaves 1"
-    with pytest.raises(DataError, match=message) as refused:
+    found += [with_room(needed), with_room(0.9 * in_files)]
+    message = (
+        r"memory, also in files: of 60,\d+ tokens in 2 shards .* give workers \d+ MB or more, cut smaller"
+    )
+    with pytest.raises(DataError, match=message):
         memory.check_worker_memory(made, NOWHERE)
-    assert "such workers" not in str(refused.value)  # each must lay out a shard
     assert isinstance(asked[0], memory.WarmUp)
-    found[:] = [with_memory_for(2)] * 2
+    found[1] = with_room(0.9 * in_files)._replace(code=int(in_files))  # half of that is given back
     memory.check_worker_memory(made, NOWHERE)
-    found[1] = with_memory_for(0.1)._replace(enforced=False)  # no nanny ends it
-    memory.check_worker_memory(made, NOWHERE)
-    found[1] = with_memory_for(2)
-    many = program("gibbs", 40, 40_000, 15)
-    with pytest.raises(
-        DataError, match=r"cut smaller shards \(n_groups.* there are 2\), or fit files on one machine"
-    ):
-        memory.check_worker_memory(many, NOWHERE)
-
-
-def test_so_many_workers_as_are_advised_are_enough(workers, monkeypatch):
-    monkeypatch.setattr(memory, "SMALL", 0)  # workers keep copies of snapshots
-    found, _ = workers
-    made = program("gibbs", 300, 400, 1500, 32)
-    needed = sum(memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
-    found += [WorkerMemory(2 * needed, 1.4 * needed, 1, True)] * 2
-    with pytest.raises(DataError, match=r"take \d+ such workers or more, set fewer topics") as refused:
+    assert made.on_disk
+    assert made.counts_in_memory == pytest.approx(0.7 * 0.4 * in_files, rel=0.01)
+    for room in (with_room(needed), with_room(0.1 * needed)._replace(enforced=False)):  # no nanny ends it
+        found[:], made.on_disk = [with_room(needed), room], False
         memory.check_worker_memory(made, NOWHERE)
-    found[:] = found[:1] * int(re.search(r"take (\d+) such", str(refused.value))[1])
-    memory.check_worker_memory(made, NOWHERE)
+        assert not made.on_disk
+    with pytest.raises(
+        DataError, match=r"memory_limit=1,000 bytes a worker, which leaves .*: give [\d,]+ or"
+    ):
+        memory.check_worker_memory(made, NOWHERE, 1000)
 
 
 def test_a_worker_that_would_be_paused_is_refused(workers):
     found, _ = workers
     found += [WorkerMemory(300e6, 241e6, 1, True)] * 2  # above 80 %, where Dask gives it no work
-    with pytest.raises(DataError, match="give workers 332 MB or more, or fit files"):
+    with pytest.raises(DataError, match=r"which leaves 0 MB: give workers 30\d MB or more"):
         memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
 
 
