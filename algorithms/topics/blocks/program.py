@@ -256,6 +256,8 @@ class TopicProgram(TopicState):
         """Give the tokens their first topics again."""
         docs = self.samplers[shard.stage].documents_of_tokens(shard)
         tokens = (shard.order, shard.lengths, docs, shard.starts, shard.offset)
+        shard.stays = False  # something may refer to the counts for a while
+        self.put_away(shard)
         return self._begin(TopicShard(*tokens, shard.inputs))
 
     def sync(self, shard, message):
