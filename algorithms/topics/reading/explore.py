@@ -1,5 +1,6 @@
 """One page of HTML with a model's topics, their words and documents, which needs no server and no network."""
 
+import copy
 import json
 import re
 from importlib import resources
@@ -52,9 +53,12 @@ def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
         texts = checked(texts)
         shown = [text if isinstance(text, str) else " ".join(text) for text in texts]
         X, texts = _counts_of(model, texts, shown, X, vocabulary), shown
-    if X is not None:
+    elif X is not None:
         X = check_counts(model, X, reset=False)
-        shares, lengths = np.asarray(model.transform(X)), np.asarray(X.sum(axis=1)).ravel()
+    if X is not None:
+        reader = copy.copy(model)
+        vars(reader).pop("feature_names_in_", None)  # those of X are checked, and counts of texts have none
+        shares, lengths = np.asarray(reader.transform(X)), np.asarray(X.sum(axis=1)).ravel()
     elif names is not None or groups is not None:
         lengths = np.asarray(model._fitted_documents().sum(axis=1)).ravel()
         shares = model.doc_topic_

@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from browser import in_a_browser, overflow, shown
 
@@ -213,6 +214,17 @@ def test_both_kinds_of_intervals_agree(n):
     ratio = 1 + 2 * (rng.integers(20, 200, 10**5).std() / 109.5) ** 2 / 2  # of weights that differ
     expected = 2 * 1.645 * np.sqrt(np.array([1, 2, 4]) * np.array([6, 5, 3]) / 49 / 8 / n * ratio)
     np.testing.assert_allclose(width, expected, rtol=0.2)
+
+
+def test_a_frame_of_counts_and_texts_of_its_model_are_shown_without_a_warning(tmp_path):
+    X, words = sd.text_counts(texts()[:-2])
+    frame = pd.DataFrame(X.toarray(), columns=words)
+    model = sd.LatentDirichletAllocation(2, max_iter=5, random_state=0).fit(frame)
+    for given in ({"X": frame}, {"texts": texts()[:-2]}, {"texts": texts()[:-2], "X": frame}):
+        model.explore(path=tmp_path / "t.html", **given)
+        assert len(content(tmp_path / "t.html")[1]["documents"]) == 40
+    with pytest.raises(DataError, match="feature names"):
+        model.explore(path=tmp_path / "t.html", X=frame[frame.columns[::-1]])
 
 
 def test_counts_in_place_of_texts_and_few_documents(lda, tmp_path):
