@@ -17,7 +17,10 @@ from .block_descent import MOST_BASIS, MatrixProducts, rows_are_cheaper
 from .columns import Columns
 from .small import _FEW, SmallSolver
 
-_TALL, _FEW_PRODUCTS = 5, 3.5e7  # rows for each column, or products, that are made of all columns at once
+_FEW_PRODUCTS = 3.5e7  # that are made of all columns at once
+# Rows for each column, with which they are, too, where such a part of the blocks is expected to have
+# coefficients: at the model without columns, and after it.
+_TALL, _MANY = 5, (0.6, 0.25)
 _JOINING, _ROUND = 100, 1e7  # coefficients that join at once; multiplications in products of a round
 _MOST_WIDE, _MOST_ENTRIES = 2000, 3e5  # columns and entries of wide X, over which some passes cost little
 _MOST_SWEEPS = 20_000  # a cap; the tolerance ends them
@@ -59,9 +62,11 @@ class MomentSolver(SmallSolver):
         self.columns, self.loss, self.blocks, self.fit_intercept = columns, loss, blocks, fit_intercept
         self.is_watched, self.K = is_watched, loss.n_outputs
         n, p = columns.n_samples, columns.n_features
-        Y = loss.y if loss.offset is None else loss.y - loss.offset
-        self._is_whole = columns.is_sparse or n >= _TALL * p or float(n) * p * p <= _FEW_PRODUCTS
-        squares, raw = self._moments(Y) if self._is_whole else self._slopes(Y)
+        self._Y = loss.y if loss.offset is None else loss.y - loss.offset
+        self._is_whole = (
+            columns.is_sparse or float(n) * p * p <= _FEW_PRODUCTS or (p <= _JOINING and n >= _TALL * p)
+        )
+        squares, raw = self._moments(self._Y) if self._is_whole else self._slopes(self._Y)
         far = np.maximum(raw, self._means**2)
         clear = (squares > _DOUBTFUL * far) & (squares > _RANGE[0]) & (squares < _RANGE[1])
         self.is_sound = bool((clear[:p] | (far[:p] == 0)).all() and clear[p:].all())
@@ -134,7 +139,13 @@ class MomentSolver(SmallSolver):
         return scale * (0.5 * scale * r_r - y_r)
 
     def _is_large(self, n_there, m, expected):
-        n_columns = expected * len(self.B) // len(self.blocks.sizes)
+        n_blocks = len(self.blocks.sizes)
+        is_tall = self.columns.n_samples >= _TALL * len(self.B)
+        if is_tall and expected > _MANY[n_there > 0] * n_blocks:
+            if not self._is_whole:
+                self._moments(self._Y)
+            self._is_whole, self._least = True, max(self._least, _JOINING // int(self.blocks.sizes.max()))
+        n_columns = expected * len(self.B) // n_blocks
         wide = not self.columns.is_sparse and (self.K == 1 or not self._is_whole)
         return wide and rows_are_cheaper(self.columns.n_samples, n_columns, self.K)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn import linear_model
 
 import stradask as sd
 from stradask.algorithms.linear.structured import base
@@ -138,3 +139,16 @@ def test_a_callback_sees_the_rounds_of_the_same_fit():
     np.testing.assert_array_equal(plain.coef_, watched.coef_)
     assert len(seen) == plain.n_iter_
     assert seen[-1] == plain.dual_gap_
+
+
+@pytest.mark.parametrize(("share", "n_wholes"), [(0.5, 0), (0.0001, 1)])
+def test_products_of_all_columns_are_made_where_many_have_coefficients(monkeypatch, share, n_wholes):
+    rng, wholes, moments = np.random.default_rng(2), [], MomentSolver._moments
+    monkeypatch.setattr(MomentSolver, "_moments", lambda *args: wholes.append(1) or moments(*args))
+    X = rng.standard_normal((1500, 180)) * np.exp(rng.standard_normal(180)) + 3
+    Y = X[:, :9] @ rng.standard_normal((9, 3)) + rng.standard_normal((1500, 3))
+    alpha = share * np.linalg.norm(X.T @ (Y - Y.mean(axis=0)), axis=1).max() / 1500
+    model = sd.MultiTaskLasso(alpha, tol=1e-10).fit(X, Y)
+    assert len(wholes) == n_wholes
+    other = linear_model.MultiTaskLasso(alpha, tol=1e-12, max_iter=100_000).fit(X, Y)
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-6 * np.abs(other.coef_).max())
