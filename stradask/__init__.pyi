@@ -37,10 +37,10 @@ from .algorithms.linear.cv.estimators import LassoCV as LassoCV
 from .algorithms.linear.cv.estimators import SparseLogisticRegressionCV as SparseLogisticRegressionCV
 from .algorithms.linear.cv.logistic_cv import LogisticRegressionCV as LogisticRegressionCV
 from .algorithms.linear.cv.ridge_cv import RidgeCV as RidgeCV
+from .algorithms.linear.elastic_net import ElasticNet as ElasticNet
 from .algorithms.linear.inference.glm import GLM as GLM
 from .algorithms.linear.inference.residuals import plot_residuals as plot_residuals
 from .algorithms.linear.inference.residuals import residuals as residuals
-from .algorithms.linear.lasso import ElasticNet as ElasticNet
 from .algorithms.linear.lasso import Lasso as Lasso
 from .algorithms.linear.logistic_regression import LogisticRegression as LogisticRegression
 from .algorithms.linear.path import enet_path as enet_path
