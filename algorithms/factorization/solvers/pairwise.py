@@ -27,25 +27,10 @@ class PairwiseRanking(Rotation):
         order = np.lexsort((columns[start:stop], rows[start:stop]))
         rows[start:stop], columns[start:stop] = rows[start:stop][order], columns[start:stop][order]
 
-    def descend(self, state, task, Q, q_own):
+    def descend(self, state, task, cell, tables):
         """Take the steps of a block; return the sum of their losses."""
-        dtype = self.dtype.type
+        number, settings = task.shard * self.n_blocks + task.blocks, self.settings
         return rank_block(
-            int(state["cuts"][task.blocks]),
-            int(state["cuts"][task.blocks + 1]),
-            state["rows"],
-            state["columns"],
-            state["factors"],
-            Q,
-            state["own"],
-            q_own,
-            self.rate(task.round),
-            dtype(1 / self.settings.n_components),
-            self.settings.bias,
-            _LOSSES[self.settings.loss],
-            self.n_items,
-            self.seed,
-            task.round,
-            task.shard * self.n_blocks + task.blocks,
-            self.vectors,
-        )
+            *cell, *tables, self.rate(task.round), self.dtype.type(1 / settings.n_components), settings.bias,
+            _LOSSES[settings.loss], self.n_items, self.seed, task.round, number, self.vectors,
+        )  # fmt: skip

@@ -163,7 +163,9 @@ class Rotation(Program):
     def update(self, state, task):
         """One pass over a block; return its loss, and penalties of shard and block at their last visit."""
         Q, q_own = self.opened(task.value)
-        loss = self.descend(state, task, Q, q_own)
+        first, last = map(int, state["cuts"][task.blocks : task.blocks + 2])
+        cell = first, last, state["rows"], state["columns"]
+        loss = self.descend(state, task, cell, (state["factors"], Q, state["own"], q_own))
         self._round(Q)
         return (
             loss,
@@ -171,8 +173,12 @@ class Rotation(Program):
             self._penalty(Q, q_own, 1, task.step == self._last_visit[task.blocks]),
         )
 
-    def descend(self, state, task, Q, q_own):
-        """One pass over a block; return its loss."""
+    def descend(self, state, task, cell, tables):
+        """One pass over a block; return its loss.
+
+        `cell` is the range of the block's ratings, and their rows and columns; `tables` are the factors of
+        both sides, and their other numbers.
+        """
         raise NotImplementedError
 
     def rate(self, round_):

@@ -19,24 +19,10 @@ class RotationSGD(Rotation):
         super().__init__(entries, settings, seed, mean, deviation(entries, mean), spread)
         self.holds = tuple(self.dtype.type(reg) for reg in settings.bias_reg or (0.0, 0.0))
 
-    def descend(self, state, task, Q, q_own):
+    def descend(self, state, task, cell, tables):
         """One pass over the ratings of a block; return the sum of squared errors before each step."""
-        dtype = self.dtype.type
+        dtype, settings = self.dtype.type, self.settings
         return descend_block(
-            int(state["cuts"][task.blocks]),
-            int(state["cuts"][task.blocks + 1]),
-            state["rows"],
-            state["columns"],
-            state["weights"],
-            state["targets"],
-            state["factors"],
-            Q,
-            state["own"],
-            q_own,
-            self.rate(task.round),
-            dtype(1 / self.scale),
-            *self.holds,
-            dtype(1 / self.settings.n_components),
-            self.settings.bias,
-            self.vectors,
-        )
+            *cell, state["weights"], state["targets"], *tables, self.rate(task.round), dtype(1 / self.scale),
+            *self.holds, dtype(1 / settings.n_components), settings.bias, self.vectors,
+        )  # fmt: skip
