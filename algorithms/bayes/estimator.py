@@ -28,10 +28,9 @@ from .models.groups import (
 from .models.model import PRIORS, Prior
 from .models.propriety import check_proper, check_shard, warn_of_tails
 from .models.scaling import Scaling
-from .posterior.prior_weight import add_prior_line
+from .posterior.diagnostics import add_prior_line
 from .posterior.tables import column_names
-from .sampled import SampledEstimator
-from .settings import CONSTRAINTS, SamplingSettings
+from .settings import CONSTRAINTS, SampledEstimator, SamplingSettings
 from .shards.builds import RegressionBuild, SourceBuild
 from .shards.chains import Densities, draw_local, draw_posterior
 from .shards.rows import Part, cut_rows, number_of_shards

@@ -22,8 +22,8 @@ from .mixed.priors import chosen_priors, location
 from .mixed.reading import ReadableMixedModel, seed_of
 from .models.prior_density import PriorDensity
 from .models.scaling import Scaling
+from .posterior.diagnostics import add_prior_line
 from .posterior.draws import Posterior
-from .posterior.prior_weight import add_prior_line
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.chains import Densities, draw_local, draw_posterior
 from .shards.mixed_rows import mixed_rows, not_in_shards, with_local_last

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from dask.base import normalize_token
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Engine, FileName, RandomState
@@ -14,9 +15,10 @@ from ...errors import DataError, shortened
 from ...scheduler.parameters import check_count, random_source
 from ...scheduler.threads import effective_n_jobs
 from ...scheduler.workers import check_engine
-from .._base import ENGINES
+from .._base import ENGINES, Estimator
 from .chains.sampling import SAMPLER_NAMES, SEARCH_MODES, TUNED_BY_ACCEPTANCE, check_metric, check_settings
 from .combine.combiners import COMBINERS
+from .posterior.draws import Posterior
 
 _COUNT = Interval(Integral, 1, None, closed="left")
 # For scikit-learn's validation of estimators.
@@ -54,6 +56,34 @@ class SamplerParameters:
     n_jobs: int | None = None
     random_state: RandomState | None = None
     verbose: int = 0
+
+
+class SampledEstimator(SamplerParameters, Estimator):
+    """Base of the Bayesian regressions and `BayesianGLM`: `posterior_`, and how it was sampled.
+
+    Parameters are the fields of data classes, each declared once with its default.
+    """
+
+    _state_attributes: tuple[str, ...] = ("_posterior_state",)
+    _posterior_state: dict[str, Any]
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The draws: a `Posterior`."""
+        if "_posterior_state" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no 'posterior_': it is not fitted yet")
+        if "_posterior" not in vars(self):
+            self._posterior = Posterior.from_state(self._posterior_state)
+        return self._posterior
+
+    def __dask_tokenize__(self):
+        """Identify a model by its fit too: Dask takes data classes for their fields alone."""
+        return normalize_token((type(self), self.__getstate__()))
+
+    def _keep(self, posterior, samplers):
+        """Keep the draws and the names of the samplers of all shards."""
+        self.sampler_ = ", ".join(sorted(set(samplers)))
+        self._posterior_state, self._posterior = posterior.state(), posterior
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

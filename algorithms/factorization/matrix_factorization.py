@@ -19,13 +19,24 @@ from .choose import check_combination, chosen_solver, penalties, penalty_factor,
 from .early_stopping import compare_fit_with_biases, hold_out, watched
 from .features import mapped
 from .model import DRAWS, FactorModel
-from .programs import SOLVERS, program_of
 from .reading import read_ratings
+from .solvers.als import AlternatingLeastSquares
+from .solvers.ccd import CyclicCoordinateDescent
+from .solvers.gibbs import GibbsPolish
+from .solvers.implicit import ImplicitFeedback
+from .solvers.pairwise import PairwiseRanking
+from .solvers.sgd import RotationSGD
 from .solvers.shrinkage import with_best_biases
 from .stored import fingerprint_of
 from .update import updated, widened
 
 _CHECKPOINT_EVERY = 5  # iterations
+SOLVERS: dict[str, Any] = {
+    "als": AlternatingLeastSquares,
+    "ccd": CyclicCoordinateDescent,
+    "gibbs": GibbsPolish,
+    "sgd": RotationSGD,
+}
 
 
 class MatrixFactorization(FactorModel):
@@ -470,3 +481,16 @@ class MatrixFactorization(FactorModel):
         if watch is not None:
             setattr(self, watch.name, watch.record())
         return self
+
+
+def program_of(model, entries, settings, features, seed):
+    """Make the program of a `MatrixFactorization` whose ``solver_`` is known."""
+    choices = model.implicit and not model.non_negative
+    if choices and model.loss != "squared":
+        return PairwiseRanking(entries, settings, seed)
+    if model.solver_ == "als":
+        program = ImplicitFeedback if choices else AlternatingLeastSquares
+        return program(entries, settings, seed, features)
+    if model.solver_ == "gibbs":
+        return GibbsPolish(entries, settings, seed, model.engine)
+    return SOLVERS[model.solver_](entries, settings, seed)

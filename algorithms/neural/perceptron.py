@@ -14,35 +14,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
+from ..._typing import Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...kernels.cuda.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
-from .._base import ENGINES, Estimator, keep_parameters, weights_differ
+from .._base import ENGINES, keep_parameters, weights_differ
 from ..inputs.matrices import check_rows, real
 from ..inputs.targets import check_names, check_weights, with_weight
-from ..optimize.downpour import watched
+from ..optimize.downpour import one_pass, watched
 from ..optimize.minimize import minimize
-from ..optimize.one_pass import one_pass
 from ..optimize.watch import Watch
 from .network import Network
 from .scheduled import SCHEDULED, by_schedule, check_schedules, next_pass
 from .scores import OneMinusScore
-from .training.fitting import ScoreWatch, hold_out, of_last_fit
+from .training.fitting import PlannedFit, ScoreWatch, hold_out
 from .training.optimizers import check_optimizer_state
 
-# Attributes of one solver, or of early stopping alone.
-_OPTIONAL_ATTRIBUTES = (
-    "learning_rate_",
-    "squared_gradients_",
-    "optimizer_state_",
-    "n_updates_",
-    "validation_scores_",
-    "best_validation_score_",
-    "_plan",
-    "_timeline",
-)
 _PORTION = 1024  # rows of a portion of Sandblaster's, on any number of threads
 _SPLIT = 2**31  # random_state is a 32-bit number
 # Operations of a step of minibatches from which "auto" is a GPU. An H100 against one thread of its host took
@@ -51,9 +39,18 @@ _ON_GPU = 1e9
 _ASTRAY = 100  # times the least loss of a fit: it has left that
 
 
-class Perceptron(Estimator):
+class Perceptron(PlannedFit):
     """Base of `MLPClassifier` and `MLPRegressor`, which define targets and scores."""
 
+    _optional_attributes = (
+        *PlannedFit._optional_attributes,
+        "learning_rate_",
+        "squared_gradients_",
+        "optimizer_state_",
+        "n_updates_",
+        "_plan",
+        "_timeline",
+    )
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
     _expected_failed_checks: ClassVar[dict] = weights_differ("in minibatches a repeated row is several")
     _parameter_constraints: ClassVar[dict] = {
@@ -191,21 +188,6 @@ class Perceptron(Estimator):
         X = values if dtype is None else values.astype(dtype, copy=False)
         self.device_ = self._device(X)
         return X
-
-    @property
-    def plan_(self) -> Any:
-        """The plan of the last fit, by "sgd" or "adam"."""
-        return of_last_fit(self, "plan")
-
-    @property
-    def timeline_(self) -> Array:
-        """What each place did in the last epoch."""
-        return of_last_fit(self, "timeline")
-
-    def _forget(self):
-        """Drop the attributes that the coming fit may not set."""
-        for name in _OPTIONAL_ATTRIBUTES:
-            self.__dict__.pop(name, None)
 
     def _watch(self, network, dtype, callback):
         return Watch(

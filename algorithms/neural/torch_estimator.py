@@ -10,26 +10,26 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, Engine, FileName, RandomState, Vector
+from ..._typing import Callback, Engine, FileName, RandomState, Vector
 from ...errors import DataError, DeviceError, in_brief, shortened
 from ...scheduler.parameters import seed_from
 from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
 from ...scheduler.wire import WIDE_FORMATS
 from ...scheduler.workers import open_workers
-from .._base import ENGINES, Estimator, keep_parameters
+from .._base import ENGINES, keep_parameters
 from ..inputs.dask_arrays import engine_for
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import all_weights, check_names, check_scored, check_weights, with_weight
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
 from .training.fitting import (
+    PlannedFit,
     ScoreWatch,
     TrainingSettings,
     Vectors,
     hold_out,
     is_large,
-    of_last_fit,
     plan_for,
     train,
 )
@@ -46,12 +46,11 @@ from .training.torch_stage import (
 )
 from .training.torch_workers import check_workers, chosen_device, device_here
 
-_OPTIONAL_ATTRIBUTES = ("validation_scores_", "best_validation_score_")
 _FREE = ("max_iter", "n_jobs", "verbose", "random_state", "plan")  # a fit that goes on may have others
 _ROWS = 1024  # that are predicted at once
 
 
-class TorchEstimator(Estimator):
+class TorchEstimator(PlannedFit):
     """Base of `TorchClassifier` and `TorchRegressor`, which define targets, losses and scores."""
 
     _parameter_constraints: ClassVar[dict] = {
@@ -344,8 +343,7 @@ class TorchEstimator(Estimator):
     def _store(self, own, vectors, history, n_steps, n_updates, curve):
         """Set the fitted attributes."""
         module, self.row_shape_, self.n_outputs_ = own
-        for name in _OPTIONAL_ATTRIBUTES:
-            self.__dict__.pop(name, None)
+        self._forget()
         made = type(module) if self.module is module else self.module
         self.module_name_ = f"{made.__module__}:{getattr(made, '__qualname__', type(made).__qualname__)}"
         self.weights_, self.buffers_, self.optimizer_state_ = vectors.trained, vectors.buffers, vectors.slots
@@ -373,16 +371,6 @@ class TorchEstimator(Estimator):
                 template = make_module(self.module, shape, n_outputs, 0)
             self._filled = filled(template, self.weights_, self.buffers_)
         return self._filled
-
-    @property
-    def plan_(self) -> Any:
-        """The plan of the last fit."""
-        return of_last_fit(self, "plan")
-
-    @property
-    def timeline_(self) -> Array:
-        """What each place did in the last epoch."""
-        return of_last_fit(self, "timeline")
 
     def _output(self, X):
         """Compute the module's output for rows."""

@@ -24,7 +24,6 @@ from ...scheduler.parameters import check_count, seed_from, stream
 from ...scheduler.table.replicas import run_replicas
 from ...scheduler.table.state import Adagrad
 from .._streams import Purpose
-from .minibatches import Minibatches, n_rows_of, take_rows
 
 FINISHED, STILL, NOT_FINITE = 0, 1, 4  # `status` of a result
 _RATES = 10.0 ** np.arange(-3.0, 0.6, 0.5)  # among which a learning rate is looked for
@@ -421,3 +420,79 @@ def _positive(name, value, least=None):
             f"{shortened(value)}"
         )
     return float(value)
+
+
+class Passed(NamedTuple):
+    """Where a pass has ended.
+
+    Attributes: `x`, `squares`: array (n_parameters,); parameters, and Adagrad's sums of squared gradients.
+    `loss`: the mean over the minibatches, each before its step; NaN where a value or a gradient was not
+    finite, `x` being the last good point.
+    """
+
+    x: np.ndarray
+    squares: np.ndarray
+    rate: float
+    loss: float
+
+
+def one_pass(fun_and_grad, x, squares, portion, *, learning_rate, batch_size, seed, number):
+    """Take a step of Adagrad's for each minibatch of a portion, all of its rows once in a drawn order.
+
+    `x`, `squares`: array (n_parameters,); where the pass begins; zeros where no gradient has come. Not
+    changed. `portion`: array, sparse matrix, or tuple of them. `learning_rate`: gamma; None looks for one, as
+    `minimize_downpour` does. `batch_size`: the last minibatch takes what is left. `seed`, `number`: of the
+    order: what comes later has another number.
+    """
+    settings = ReplicaSettings(
+        fun_and_grad=fun_and_grad, n_parameters=len(x), batch_size=batch_size, seed=seed
+    )
+    rate = learning_rate
+    if rate is None:
+        rate = found_rate(settings, x, settings.batches(portion, 0))
+    order = stream(seed, Purpose.ONE_PASS.value, number).permutation(n_rows_of(portion))
+    starts = range(0, len(order), batch_size)
+    minibatches = (take_rows(portion, order[start : start + batch_size]) for start in starts)
+    x, squares, losses = steps(settings, rate, x, squares, minibatches)
+    return Passed(x, squares, rate, float(np.mean(losses)) if len(losses) == len(starts) else np.nan)
+
+
+class Minibatches:
+    """The minibatches of a replica: each pass over its portion takes the rows in another order.
+
+    `portion`: array, sparse matrix, or tuple of them. `size`: rows of a minibatch. `replica`: whose orders
+    these are. Attributes: `in_a_pass`: minibatches of a pass; what is left over at its end waits for another
+    order.
+    """
+
+    def __init__(self, portion, size, seed, replica):
+        self.portion, self.size, self.seed, self.replica = portion, size, seed, replica
+        self.n_rows = n_rows_of(portion)
+        self.in_a_pass = max(1, self.n_rows // size)
+        self._pass, self._order = -1, np.empty(0, np.int64)
+
+    def __getitem__(self, step):
+        number, place = divmod(step, self.in_a_pass)
+        if number != self._pass:
+            random = stream(self.seed, Purpose.BATCHES.value, number, self.replica)
+            self._pass, self._order = number, random.permutation(self.n_rows)
+        return take_rows(self.portion, self._order[place * self.size : (place + 1) * self.size])
+
+
+def n_rows_of(portion):
+    """Count the rows of a portion: an array, a sparse matrix, or a tuple of them with equally many."""
+    parts = portion if isinstance(portion, (tuple, list)) else (portion,)
+    lengths = {part.shape[0] if getattr(part, "shape", ()) else -1 for part in parts}
+    if len(lengths) != 1 or min(lengths) < 1:
+        raise DataError(
+            "a portion must be an array, a sparse matrix or a tuple of them, with equally many rows and at "
+            f"least one; got {[(type(part).__name__, *getattr(part, 'shape', ())) for part in parts]}"
+        )
+    return lengths.pop()
+
+
+def take_rows(portion, rows):
+    """Take some rows of a portion."""
+    if isinstance(portion, (tuple, list)):
+        return tuple(part[rows] for part in portion)
+    return portion[rows]

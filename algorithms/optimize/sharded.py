@@ -185,7 +185,7 @@ class ShardedRows:
 class ShardedSpace(ClusterPasses):
     """Vectors in slices, and the passes that evaluate the objective at them.
 
-    See `stradask.algorithms.optimize.space.Space` for the methods that are not described here.
+    See `stradask.algorithms.optimize.space.LocalSpace` for the methods that are not described here.
 
     `n`: parameters.
     """
@@ -257,15 +257,15 @@ class ShardedSpace(ClusterPasses):
         return float(self._numbers("penalty", x, l1))
 
     def pseudo_gradient(self, x, g, l1):
-        """See `Space`."""
+        """See `LocalSpace`."""
         return self._vector("pseudo_gradient", x, g, l1)
 
     def aligned(self, d, pg):
-        """See `Space`."""
+        """See `LocalSpace`."""
         return self._vector("aligned", d, pg)
 
     def orthant_step(self, x, t, d, pg, l1):
-        """See `Space`."""
+        """See `LocalSpace`."""
         return self._vector("orthant_step", x, float(t), d, pg, l1)
 
     # Vectors that come and go ------------------------------------------------------------------------

@@ -1,49 +1,10 @@
 """Vector spaces: the operations of the optimisers, for local and sharded vectors."""
 
 import itertools
-from typing import Any, Protocol
 
 import numpy as np
 
 from ...errors import DataError, in_brief, shortened
-
-
-class Space(Protocol):
-    """Operations on vectors of one length.
-
-    A vector is an object that only its space understands; none of these methods changes one. The optimisers
-    themselves see scalars only. `LocalSpace` has numpy vectors, `stradask.algorithms.optimize.sharded` has
-    vectors in slices on workers.
-    """
-
-    def dots(self, pairs) -> np.ndarray:
-        """Scalar products of pairs of vectors."""
-
-    def axpy(self, a: float, x, y) -> Any:
-        """a x + y."""
-
-    def scale(self, a: float, x) -> Any:
-        """a x."""
-
-    def rows(self, n: int, like) -> Any:
-        """Room for n vectors, zero at first, as long as `like`; see `LocalRows`."""
-
-    # Further needs of OWL-QN; `l1` is a float or a vector of weights -------------------------------
-
-    def weights(self, l1, like) -> Any:
-        """Bring a float, or an array of one weight a coordinate, to the form that the methods below take."""
-
-    def penalty(self, x, l1) -> float:
-        """sum_j l1_j |x_j|."""
-
-    def pseudo_gradient(self, x, g, l1) -> Any:
-        """The subgradient of smallest norm of f + l1 |x|, where f has the gradient g."""
-
-    def aligned(self, d, pg) -> Any:
-        """d, with zeros where it does not go down: where d_j pg_j >= 0."""
-
-    def orthant_step(self, x, t, d, pg, l1) -> Any:
-        """x + t d, with zeros where it left the orthant sign(x), or -sign(pg) where x is 0."""
 
 
 class LocalRows:
@@ -87,42 +48,48 @@ class LocalRows:
 
 
 class LocalSpace:
-    """Vectors that are numpy arrays of this process."""
+    """Operations on vectors of one length: here numpy arrays of this process.
+
+    A vector is an object that only its space understands; none of these methods changes one. The optimisers
+    themselves see scalars only. `stradask.algorithms.optimize.sharded` has vectors in slices on workers.
+    """
 
     def dots(self, pairs):
-        """See `Space`."""
+        """Scalar products of pairs of vectors."""
         return np.array([x @ y for x, y in pairs])
 
     def axpy(self, a, x, y):
-        """See `Space`."""
+        """a x + y."""
         return a * x + y
 
     def scale(self, a, x):
-        """See `Space`."""
+        """a x."""
         return a * x
 
     def rows(self, n, like):
-        """See `Space`."""
+        """Room for n vectors, zero at first, as long as `like`; see `LocalRows`."""
         return LocalRows(n, like)
 
+    # Further needs of OWL-QN; `l1` is a float or a vector of weights -------------------------------
+
     def weights(self, l1, like):
-        """See `Space`."""
+        """Bring a float, or an array of one weight a coordinate, to the form that the methods below take."""
         return l1 if np.ndim(l1) == 0 else np.asarray(l1, np.float64)
 
     def penalty(self, x, l1):
-        """See `Space`."""
+        """sum_j l1_j |x_j|."""
         return float(np.sum(l1 * np.abs(x)))
 
     def pseudo_gradient(self, x, g, l1):
-        """See `Space`."""
+        """The subgradient of smallest norm of f + l1 |x|, where f has the gradient g."""
         return np.where(x != 0, g + l1 * np.sign(x), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
 
     def aligned(self, d, pg):
-        """See `Space`."""
+        """d, with zeros where it does not go down: where d_j pg_j >= 0."""
         return np.where(d * pg < 0, d, 0.0)
 
     def orthant_step(self, x, t, d, pg, l1):
-        """See `Space`."""
+        """x + t d, with zeros where it left the orthant sign(x), or -sign(pg) where x is 0."""
         orthant = np.where(x != 0, np.sign(x), -np.sign(pg))
         reached = x + t * d
         reached[(reached * orthant <= 0) & (np.asarray(l1) > 0)] = 0.0

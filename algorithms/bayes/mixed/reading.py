@@ -11,7 +11,7 @@ from ...._typing import Array, RandomState
 from ....errors import DataError, shortened
 from ..._table import Table
 from ..posterior.draws import Posterior
-from ..sampled import SampledEstimator
+from ..settings import SampledEstimator
 from . import summaries
 from .draws import MixedLikelihoods, Predictors
 from .formula_design import FormulaDesign

@@ -3,6 +3,8 @@
 The figures of chains are in `convergence`; here are those of shards and combinations, and what they mean.
 """
 
+import math
+
 import numpy as np
 from scipy import stats
 
@@ -34,6 +36,7 @@ _EVIDENCE_GOOD = 0.5  # an error of the log evidence with which models can be co
 _ANCESTORS_GOOD, _ANCESTORS = 100, 20  # as the effective sizes of shards' draws; of few nothing is known
 LEAST_MOVED = 0.2  # acceptance of a population's trajectories, which are tuned to far more
 LOG_EVIDENCE, EVIDENCE_ERROR = "log evidence", "its error"  # lines that `Posterior.log_evidence` reads
+_MOST_MOVED = 0.3  # standard deviations; the limit of the reference, 0.05 of a distance, stands for it
 _P_LIMIT = 0.001  # of the tests whether shards agree
 _ALOUD = ("R-hat", "bulk ESS", "tail ESS", "E-BFMI", "modes", "k-hat of the mode", "k-hat", "importance ESS")
 _WORDS = ("good", "care", "bad")
@@ -359,3 +362,30 @@ def _combination_lines(figures):
             fine, surely = (value >= limit, value >= good) if at_least else (value <= limit, value <= good)
             level = (0 if surely else 1) if fine else 2
             yield name, value, f"{'>' if at_least else '<'} {good if fine else limit:.3g}", level, words
+
+
+def add_prior_line(posterior, values, names, log_prior):
+    r"""Add the line "prior" to the diagnostics: what doubling the power of the prior changes most.
+
+    `values` (n, k) are parameters under the posterior's draws, `log_prior` (n,) is the log density of their
+    prior; of a flat one there is no line. Under the prior to the power a, :math:`p(b)^a`, the mean of f(b)
+    has the derivative :math:`\mathrm{cov}(f(b), \log p(b))` in log a, at a = 1. The figure is the largest
+    change of a mean, in standard deviations, or of a standard deviation, in parts of it, times log 2.
+
+    Reference: Kallioinen, Paananen, Buerkner, Vehtari, "Detecting and diagnosing prior and likelihood
+    sensitivity with power-scaling", Statistics and Computing 34, 2024.
+    """
+    if not np.ptp(log_prior) > 0:
+        return
+    weights = posterior.weights
+    z = values - weights @ values
+    sizes = np.sqrt(weights @ z**2)
+    z /= np.where(sizes > 0, sizes, 1.0)
+    slope = weights * (log_prior - weights @ log_prior)
+    moved = math.log(2) * np.maximum(np.abs(slope @ z), np.abs(slope @ z**2) / 2)
+    worst = int(moved.argmax())
+    level = int(moved[worst] > _MOST_MOVED)
+    words = "the prior dominates: with twice its power" if level else "with twice the power of the prior"
+    words += f" {names[worst]} changes by so many sd"
+    line = ("prior", float(moved[worst]), f"< {_MOST_MOVED}", level, words)
+    posterior.diagnostics = Diagnostics([*posterior.diagnostics.lines, line])

@@ -56,22 +56,22 @@ class RowVector:
 
 
 class RowSpace:
-    """A `Space` of `RowVector`; products use the second vector's image only."""
+    """A space, see `LocalSpace`, of `RowVector`; products use the second vector's image only."""
 
     def dots(self, pairs):
-        """See `Space`."""
+        """See `LocalSpace`."""
         return np.array([a.coef @ b.image for a, b in pairs])
 
     def axpy(self, a, x, y):
-        """See `Space`."""
+        """See `LocalSpace`."""
         return RowVector(a * x.coef + y.coef, a * x.image + y.image)
 
     def scale(self, a, x):
-        """See `Space`."""
+        """See `LocalSpace`."""
         return RowVector(a * x.coef, a * x.image)
 
     def rows(self, n, like):
-        """See `Space`."""
+        """See `LocalSpace`."""
         return _RowVectors(n, like)
 
 

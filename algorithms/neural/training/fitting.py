@@ -3,11 +3,12 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.model_selection import train_test_split
 
+from ...._typing import Array
 from ....errors import DataError
 from ....scheduler.engine import run
 from ....scheduler.planning.arguments import given_stages
@@ -18,6 +19,7 @@ from ....scheduler.planning.plan import plan_pipeline
 from ....scheduler.schedules.pipeline import KINDS, PipelineSchedule
 from ....scheduler.threads import single_threaded_blas
 from ....scheduler.workers import open_workers
+from ..._base import Estimator
 from ...inputs.pieces import first_rows
 from .plans import check_micro_batches, is_split, layout_of, make_plan
 from .profiling import THREADS, profile_layers
@@ -188,14 +190,35 @@ class Trained:
     reason: str
 
 
-def of_last_fit(estimator, name):
-    """Return the plan or the timeline of the last fit."""
-    found = vars(estimator).get(f"_{name}")
-    if found is None:
-        raise AttributeError(
-            f"there is no {name}_: fits by mini-batches on a plan have one, but model files do not hold it"
-        )
-    return found
+class PlannedFit(Estimator):
+    """Base of networks: what the last fit by a plan left, which model files do not hold."""
+
+    # Attributes of one solver, or of early stopping alone.
+    _optional_attributes: ClassVar[tuple[str, ...]] = ("validation_scores_", "best_validation_score_")
+
+    @property
+    def plan_(self) -> Any:
+        """The plan of the last fit by mini-batches."""
+        return self._of_last_fit("plan")
+
+    @property
+    def timeline_(self) -> Array:
+        """What each place did in the last epoch."""
+        return self._of_last_fit("timeline")
+
+    def _of_last_fit(self, name):
+        found = vars(self).get(f"_{name}")
+        if found is None:
+            raise AttributeError(
+                f"there is no {name}_: fits by mini-batches on a plan have one, but model files do not hold "
+                "it"
+            )
+        return found
+
+    def _forget(self):
+        """Drop the attributes that the coming fit may not set."""
+        for name in self._optional_attributes:
+            self.__dict__.pop(name, None)
 
 
 def hold_out(rows, seed, *, fraction, labels=None):

@@ -12,8 +12,8 @@ from stradask.algorithms.bayes.linear import BayesianLinearRegression
 from stradask.algorithms.bayes.logistic import BayesianLogisticRegression
 from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.poisson import BayesianPoissonRegression
+from stradask.algorithms.bayes.posterior.diagnostics import add_prior_line
 from stradask.algorithms.bayes.posterior.draws import Posterior
-from stradask.algorithms.bayes.posterior.prior_weight import add_prior_line
 from stradask.errors import PosteriorWarning
 
 

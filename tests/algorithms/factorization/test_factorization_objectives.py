@@ -8,8 +8,7 @@ from rating_problems import pairs_of
 from scipy import sparse, stats
 
 from stradask.algorithms.factorization.choose import settings_of
-from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
-from stradask.algorithms.factorization.programs import program_of
+from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization, program_of
 from stradask.algorithms.factorization.reading import read_ratings
 from stradask.datasets import make_ratings
 from stradask.datasets.split import rating_split
