@@ -49,7 +49,6 @@ _MORE_GROUPS = (1, 2, 4, 8, 16)  # times those of a fit
 _MOST_MACHINES = 1000  # that are advised
 _OF_BYTES, _NUMBERS = ("machines", "memory", "disk", "network"), ("number", "threads", "machines")
 _PLACES = {"memory": "in memory", "disk": "on the machines' disks"}
-WORKERS_USE_DISKS = False  # whether Dask workers can keep tokens and blocks in files
 _REMEDIES = {
     "compute": "more machines or threads make sweeps shorter",
     "network": "a faster network makes sweeps shorter, more machines do not: each receives all blocks",
@@ -207,9 +206,6 @@ def plan_lda(
         least = f"{math.ceil(smallest / 1e6):,} MB"
         verdict = f"does not fit: a machine needs {least} and has {limit / 1e6:,.0f}"
         remedy = f"give {least}" + (f", or take {number:,} machines" if number else "")
-    elif layout.storage == "disk" and n_machines > 1 and not WORKERS_USE_DISKS:
-        verdict = "does not fit in memory; it would on disks, but Dask workers do not use them yet"
-        fits, remedy = False, "more memory or machines, until storage is 'memory'"
     return LDAPlan(
         fits=fits,
         storage=layout.storage,
@@ -419,8 +415,9 @@ class _Fit:
         passes = max(state.passing, 4 * float(np.max(state.saved)), 2 * self.packed / P, counts)
         needed = self._limit(self.n_threads * at_work + of_all + passes, PAUSES)
         kept = (n_groups * shard + self.blocks) / P + 4 * self._copied(state)
-        # Of blocks what arrives is written and read; passes of "warp" read and write topics and proposals.
-        arriving = 2.5 * n * t * (1 - 1 / P) if warp else self.blocks
+        # Of blocks what arrives is written and read, of "warp" also what they collect; its passes read and
+        # write topics and proposals.
+        arriving = (2.5 * n * (1 - 1 / P) + 3 * n / P) * t if warp else self.blocks
         moved = (4 + (8 if warp else 2) * t) * n / P + 2 * arriving
         return _Arrangement("disk", n_groups, needed, self._copied(state), int(kept), moved)
 

@@ -10,7 +10,6 @@ import pytest
 
 import stradask as sd
 from stradask.algorithms.inputs.memory import rate_in_bytes
-from stradask.algorithms.topics import planning
 from stradask.algorithms.topics.blocks.memory import (
     KERNELS,
     CorpusSizes,
@@ -26,11 +25,6 @@ from stradask.errors import DataError
 ROOT = Path(__file__).parents[3]
 RECORD = ROOT / "benchmarks" / "results" / "billions" / "record.json"
 LARGE = {"n_tokens": 4e9, "n_words": 1e5, "n_documents": 2e7, "longest": 1000}
-
-
-@pytest.fixture(autouse=True)
-def _on_disks(monkeypatch):
-    monkeypatch.setattr(planning, "WORKERS_USE_DISKS", True)
 
 
 def test_the_bytes_of_warp_in_memory_are_those_by_hand():
@@ -96,14 +90,13 @@ def test_the_verdict_turns_where_memory_is_short(sampler, n_machines):
     assert fixed["n_machines"] == n_machines or not sd.plan_lda(1000, **fixed, memory=smallest - 1).fits
 
 
-def test_workers_that_use_no_disks_are_not_planned_to(monkeypatch):
-    plan = sd.plan_lda(10_000, **LARGE, n_machines=4, memory="25GB")
-    assert (plan.fits, plan.storage) == (True, "disk")
-    monkeypatch.setattr(planning, "WORKERS_USE_DISKS", False)
-    plan = sd.plan_lda(10_000, **LARGE, n_machines=4, memory="25GB")
-    assert (plan.fits, plan.storage) == (False, "disk")
-    assert "Dask workers do not use them yet" in plan.verdict
-    assert sd.plan_lda(10_000, **LARGE, memory="25GB").fits  # one process does
+@pytest.mark.parametrize(("sampler", "written"), [("light", 7.73e6), ("warp", 21.23e6)])
+def test_blocks_on_disks_are_as_measured(sampler, written):
+    """Of two workers with files, by the system's count of a sweep of 1,911,277 tokens, 1,000 topics."""
+    plan = sd.plan_lda(1000, **LARGE, n_machines=2, memory=1000, sampler=sampler)
+    assert plan.storage == "disk"
+    of_tokens = (4 + (8 if sampler == "warp" else 2) * 2) * 4e9  # the rest is written and read
+    assert (2 * plan.disk["a sweep"] - of_tokens) / 2 / 4e9 == pytest.approx(written / 1_911_277, rel=0.02)
 
 
 def test_one_machine_is_planned_as_a_fit_within_a_limit():
