@@ -124,10 +124,24 @@ def _text(value, name, key):
 
 
 def plan_lda(
-    n_components, *, n_tokens=None, n_words=None, n_documents=None, longest=None, files=None, n_machines=1,
-    memory="64GB", disk="500MB/s", network="10Gbit/s", n_threads=16, cores=None, sampler="warp", max_iter=200,
-    n_groups=None, rate=None,
-):  # fmt: skip
+    n_components: int,
+    *,
+    n_tokens: float | None = None,
+    n_words: float | None = None,
+    n_documents: float | None = None,
+    longest: int | None = None,
+    files: str | list[str] | None = None,
+    n_machines: int = 1,
+    memory: int | str = "64GB",
+    disk: float | str = "500MB/s",
+    network: float | str = "10Gbit/s",
+    n_threads: int = 16,
+    cores: int | None = None,
+    sampler: str = "warp",
+    max_iter: int = 200,
+    n_groups: int | None = None,
+    rate: float | str | None = None,
+) -> LDAPlan:
     """Plan a fit of `LatentDirichletAllocation`: memory, disk and network of each machine, and hours.
 
     Nothing is fitted. One machine is a process with `memory_limit`, several are Dask workers.
@@ -171,7 +185,11 @@ def plan_lda(
     """
     if sampler not in RATES:
         raise DataError(f"sampler={shortened(sampler)}: a plan knows {', '.join(map(repr, RATES))}")
-    counts = {"n_components": n_components, "n_machines": n_machines, "n_threads": n_threads}
+    counts: dict[str, int | None] = {
+        "n_components": n_components,
+        "n_machines": n_machines,
+        "n_threads": n_threads,
+    }
     counts |= {"max_iter": max_iter, "n_groups": n_groups, "cores": cores}
     for name, value in counts.items():
         if value is not None or name not in ("n_groups", "cores"):

@@ -36,14 +36,16 @@ NAMES = (("user_factors", "user_biases"), ("item_factors", "item_biases"))  # of
 SOLVE, SHARE, AXES = "solve", "share", "axes"
 
 
-class Step(NamedTuple):
+class HalfStep(NamedTuple):
     """What all shards do with their rows of a side: 0 users, 1 items."""
 
     side: int
     what: str
 
 
-STEPS = tuple(Step(side, what) for what in (SOLVE, SHARE, AXES) for side in (0, 1))  # by number of a block
+STEPS = tuple(
+    HalfStep(side, what) for what in (SOLVE, SHARE, AXES) for side in (0, 1)
+)  # by number of a block
 
 
 class AlternatingLeastSquares(Program):
@@ -66,7 +68,7 @@ class AlternatingLeastSquares(Program):
     saved = tuple(itertools.chain.from_iterable(NAMES))
     n_blocks, unit = 4, "rating"
     format_name = "ExchangedLeastSquares"
-    steps: tuple[Step, ...] = (Step(1, SHARE), Step(0, SOLVE), Step(1, SOLVE))
+    steps: tuple[HalfStep, ...] = (HalfStep(1, SHARE), HalfStep(0, SOLVE), HalfStep(1, SOLVE))
     kinds: tuple[str, ...] = ("rows", "means")
 
     def __init__(self, entries, settings, seed, features=(None, None), first=None):

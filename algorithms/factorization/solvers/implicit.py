@@ -7,7 +7,7 @@ from ....kernels.factorization.als import conjugate_rows, turn_rows
 from ....kernels.factorization.lanes import LANES
 from ....kernels.vector import aligned
 from ....scheduler.threads import single_threaded_blas
-from .als import AXES, NAMES, SHARE, SOLVE, AlternatingLeastSquares, Step, stack_rows
+from .als import AXES, NAMES, SHARE, SOLVE, AlternatingLeastSquares, HalfStep, stack_rows
 
 _STEPS = 2  # of conjugate gradients a row and iteration; compared in docs/matrix-factorization.md
 
@@ -33,7 +33,14 @@ class ImplicitFeedback(AlternatingLeastSquares):
     """
 
     n_blocks, format_name = 6, "ExchangedImplicit"
-    steps = Step(1, SHARE), Step(0, SOLVE), Step(0, AXES), Step(0, SHARE), Step(1, SOLVE), Step(1, AXES)
+    steps = (
+        HalfStep(1, SHARE),
+        HalfStep(0, SOLVE),
+        HalfStep(0, AXES),
+        HalfStep(0, SHARE),
+        HalfStep(1, SOLVE),
+        HalfStep(1, AXES),
+    )
     kinds = (*AlternatingLeastSquares.kinds, "gram", "axes")
 
     def __init__(self, entries, settings, seed, features=(None, None)):
