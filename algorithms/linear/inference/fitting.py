@@ -138,12 +138,12 @@ def offset_of(family, offset, exposure, n_samples=None, X=None):
     return with_exposure(offset, exposure, n_samples, X)
 
 
-def fit_rows(model, passes, n_features, vectors, order, callback):
+def fit_rows(model, passes, sums, vectors, order, callback):
     """Maximise the likelihood; set figures of the fit. Returns maximum, family, means, rows, frequencies.
 
-    `order`: of the columns; those that depend on earlier ones are left out.
+    `sums`: see `Likelihood.means`. `order`: of the columns; those that depend on earlier ones are left out.
     """
-    y, weights, offset, clusters = vectors
+    (y, weights, offset, clusters), n_features = vectors, len(sums) // 2
     there = weights > 0
     for name in ("overdispersion_", "n_clusters_"):  # of an earlier fit
         vars(model).pop(name, None)
@@ -152,7 +152,6 @@ def fit_rows(model, passes, n_features, vectors, order, callback):
     frequencies = model.weight_type == "frequency"
     n_rows = float(weights.sum()) if frequencies else float(np.count_nonzero(there))
     k = n_features + model.fit_intercept
-    sums = passes.run(("means",))[1]
     means = np.zeros(n_features)
     if model.fit_intercept:  # the zeros that a sparse column does not store stay zeros
         full = sums[n_features + 1 :] == len(y)

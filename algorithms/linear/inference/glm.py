@@ -29,7 +29,7 @@ from . import fitting
 from .covariance import KINDS, covariance, shifted
 from .families import FAMILIES
 from .likelihood import Likelihood
-from .references import columns_in_order, in_pairs, reference_levels, take_left_out
+from .references import columns_in_order, in_pairs, levels_of, reference_levels, take_left_out
 from .summary import SummarisedModel, Summary, coefficient_table
 
 
@@ -84,7 +84,8 @@ class GLM(RegressorMixin, SummarisedModel):
     fit_intercept : bool, default=True
         False takes c = 0.
     reference : dict, optional
-        The reference level of categories, as in ``{"city": "Rome"}``; by default the first level of each.
+        With ``alpha=0``: the reference level of categories, as in ``{"city": "Rome"}``; by default the first
+        level of each that has weight.
         For frames that `table_pipeline` encodes, Parquet files and tables of the command line, where each
         level is a column. See `reference_levels_`.
     max_iter : int, default=1000
@@ -269,7 +270,7 @@ class GLM(RegressorMixin, SummarisedModel):
             )
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
             table = table_columns_of(X)
-            references = reference_levels(table, draft.reference)
+            levels = levels_of(table, draft.reference)
             here = draft.engine == "local"
             rows, y, sample_weight, engine = check_rows_and_targets(
                 draft, X, y, sample_weight, keeps_order=here
@@ -280,8 +281,10 @@ class GLM(RegressorMixin, SummarisedModel):
             program = Likelihood(shards, read, rows.shape[1], draft.fit_intercept)
             workers = open_workers(engine, draft.n_jobs)
             with contextlib.closing(workers.sum(program, ordered=True)) as passes, single_threaded_blas():
+                sums = passes.run(("means",))[1]
+                references = reference_levels(levels, draft.reference, sums[: rows.shape[1]] != 0)
                 order = columns_in_order(references, rows.shape[1])
-                maximum = fitting.fit_rows(draft, passes, rows.shape[1], vectors, order, callback)
+                maximum = fitting.fit_rows(draft, passes, sums, vectors, order, callback)
                 names = [*(table.names if table else draft._column_names()), "the intercept"]
                 take_left_out(draft, references, maximum[0].dependent, names)
                 draft._take(passes, *maximum)

@@ -7,8 +7,8 @@ import numpy as np
 from ....errors import DataError, listed, shortened
 
 
-def reference_levels(table, reference):
-    """The level and the column of each category that is its reference: its first, or as `reference` says.
+def levels_of(table, reference):
+    """The columns of the levels of each category; the level that `reference` asks for is the first.
 
     Parameters
     ----------
@@ -19,15 +19,15 @@ def reference_levels(table, reference):
 
     Returns
     -------
-    dict of str to (str, int)
+    dict of str to dict of str to int
 
     Examples
     --------
     >>> from stradask.algorithms.inputs.table_columns import TableColumns
-    >>> from stradask.algorithms.linear.inference.references import reference_levels
+    >>> from stradask.algorithms.linear.inference.references import levels_of
     >>> table = TableColumns(("age", "city=a", "city=b"), ("age", "city", "city"), frozenset({"city"}))
-    >>> reference_levels(table, {"city": "b"})
-    {'city': ('b', 2)}
+    >>> levels_of(table, {"city": "b"})
+    {'city': {'b': 2, 'a': 1}}
     """
     levels: dict = {}
     for column, (name, source) in enumerate(zip(table.names, table.sources, strict=True) if table else ()):
@@ -44,10 +44,28 @@ def reference_levels(table, reference):
                 f"reference: the category {shortened(category)} has no level {shortened(level)}; it has "
                 f"{listed([*levels[category]], str(level))}"
             )
-    chosen = {
-        category: str((reference or {}).get(category, next(iter(of)))) for category, of in levels.items()
-    }
-    return {category: (level, levels[category][level]) for category, level in chosen.items()}
+        columns = levels[category]
+        levels[category] = {str(level): columns[str(level)]} | columns
+    return levels
+
+
+def reference_levels(levels, reference, is_weighed):
+    """Choose the level of each category, and its column, that the others are compared with.
+
+    `is_weighed`: whether rows of weight have a column. Others tell of no level that is compared with them.
+    """
+    chosen = {}
+    for category, columns in levels.items():
+        weighed = [level for level, column in columns.items() if is_weighed[column]]
+        first = next(iter(columns))
+        if weighed and category in (reference or {}) and weighed[0] != first:
+            raise DataError(
+                f"reference: no row that counts has the level {shortened(first)} of the category "
+                f"{shortened(category)}; take one of {listed(weighed, first)}"
+            )
+        level = weighed[0] if weighed else first
+        chosen[category] = level, columns[level]
+    return chosen
 
 
 def columns_in_order(references, n_features):

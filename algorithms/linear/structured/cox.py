@@ -19,7 +19,14 @@ from ...inputs.targets import (
     check_weights,
     total_weight,
 )
-from ..inference.references import columns_in_order, in_pairs, reference_levels, take_left_out
+from ..inference.likelihood import dependent_columns, moved_off
+from ..inference.references import (
+    columns_in_order,
+    in_pairs,
+    levels_of,
+    reference_levels,
+    take_left_out,
+)
 from ..inference.summary import SummarisedModel, Summary, coefficient_table
 from ..plotting import draw_survival
 from ..predictions import linear_predictor
@@ -29,7 +36,7 @@ from .cox_loss import PartialLikelihood
 from .named import PENALTIES, named_terms
 from .penalties import Penalty
 from .sparse_glm import GROUPS, SHARED
-from .survival import check_times, concordance, inference
+from .survival import check_times, concordance, inference, null_information
 
 _MOST_COLUMNS = 10_000  # for standard errors
 _MOST_TIMES = 1_000_000_000  # entries of a table of survival curves
@@ -243,7 +250,7 @@ class CoxRegression(SummarisedModel, StructuredModel):
         self._validate_params()
         with self._draft() as draft:
             table = table_columns_of(X)
-            references = reference_levels(table, draft.reference)
+            levels = levels_of(table, draft.reference)
             problem = draft._pose(X, y, sample_weight, offset, entry, strata)
             labels, _ = check_row_labels("strata", strata, problem.loss.n)
             draft._fit(problem, callback, draft._start(problem))
@@ -256,8 +263,11 @@ class CoxRegression(SummarisedModel, StructuredModel):
             if unpenalised and problem.columns.n_features <= _MOST_COLUMNS:
                 total = total_weight(sample_weight, loss.n)
                 with problem.columns.opened():
-                    order, name = columns_in_order(references, len(coef)), type(draft).__name__
-                    coef, covariance, left_out = inference(problem, coef * scales, total, name, order)
+                    H = null_information(problem)
+                    references = reference_levels(levels, draft.reference, H.diagonal() > 0)
+                    left_out = dependent_columns(H, columns_in_order(references, len(coef)))
+                    coef = moved_off(left_out, coef * scales, H) if len(left_out) else coef * scales
+                    coef, covariance = inference(problem, coef, total, type(draft).__name__, left_out)
                 take_left_out(draft, references, left_out, table.names if table else draft._column_names())
                 coef, draft.covariance_ = coef / scales, covariance / np.multiply.outer(scales, scales)
                 draft.standard_errors_ = np.sqrt(np.diag(draft.covariance_))

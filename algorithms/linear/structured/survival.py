@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ....errors import DataError, shortened
 from ...inputs.matrices import check_vector
 from ...inputs.targets import check_length, check_targets
-from ..inference.likelihood import dependent_columns, inverse_without, moved_off, solve, without
+from ..inference.likelihood import dependent_columns, inverse_without, solve, without
 
 _STEPS, _SETTLED = 8, 1e-10  # Newton steps to the maximum; in standard errors
 _FAR = 0.5  # a step that moves a predictor so far, after the fit, has no end
@@ -82,20 +82,25 @@ def concordance(time, event, risk):
     return float((right + tied / 2) / total) if total else 0.5
 
 
-def inference(problem, coef, total, name, order):
-    """Maximise an unpenalised partial likelihood from nearby.
+def null_information(problem):
+    """The information of all columns where their coefficients are 0."""
+    loss, columns = problem.loss, problem.columns
+    part, _ = columns.take(np.arange(columns.n_features))
+    offset = np.zeros((part.shape[0], 1)) if loss.offset is None else loss.offset
+    return loss.gram(offset, columns, part, False)[0]
 
-    Returns coefficients, their covariance, and the numbers of the columns that depend on earlier ones in the
-    `order`: these are left out, with a coefficient of 0 and a covariance of NaN. `total`: the sum of the
-    weights of the rows. The covariance is NaN, with a warning, where the likelihood rises without end.
+
+def inference(problem, coef, total, name, left_out):
+    """Maximise an unpenalised partial likelihood from nearby; return coefficients and their covariance.
+
+    Columns that are `left_out` have a coefficient of 0, and keep it, with a covariance of NaN. `total`: the
+    sum of the weights of the rows. The covariance is NaN, with a warning, where the likelihood rises without
+    end.
     """
     loss, columns = problem.loss, problem.columns
     part, _ = columns.take(np.arange(columns.n_features))
     offset = 0.0 if loss.offset is None else loss.offset[:, 0]
-    f0 = np.zeros(part.shape[0]) + offset
-    H0 = loss.gram(f0[:, None], columns, part, False)[0]
-    left_out = dependent_columns(H0, order)
-    coef = start = moved_off(left_out, coef, H0) if len(left_out) else coef
+    start = coef
     f = np.asarray(part @ coef) + offset
     unknown, stays = np.full((len(coef), len(coef)), np.nan), np.ones(len(coef), bool)
     stays[left_out] = False
@@ -119,6 +124,6 @@ def inference(problem, coef, total, name, order):
             ConvergenceWarning,
             stacklevel=3,
         )
-        return start, unknown, left_out
+        return start, unknown
     covariance[left_out] = covariance[:, left_out] = np.nan
-    return coef, covariance, left_out
+    return coef, covariance

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from far_problems import two_workers
 from scipy import sparse, stats
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 
@@ -485,6 +486,22 @@ def test_levels_stay_where_no_intercept_is(towns):
     model = sd.table_pipeline(sd.GLM("gamma", fit_intercept=False)).fit(frame[["town", "age"]], y)[-1]
     assert model.reference_levels_ == {}
     assert np.isfinite(model.standard_errors_).all()
+
+
+@pytest.mark.parametrize("model", [sd.GLM("gamma"), sd.CoxRegression(0)])
+def test_a_level_without_weight_is_no_reference(towns, model):
+    frame, y = towns
+    counts = (frame.town != "Lima").to_numpy()
+    pipeline = sd.table_pipeline(model, scale=False)
+    with pytest.warns(UserWarning, match=r"\W(town.Lima)\W.* is left out"):
+        pipeline.fit(frame, y, model__sample_weight=counts * 1.0)
+    model = pipeline[-1]
+    assert model.reference_levels_ == {"town": "Oslo", "plan": "a"}
+    alone = clone(model).fit(_dummies(frame, "town_Lima", "town_Oslo", "plan_a")[counts], y[counts])
+    np.testing.assert_allclose(model.coef_[model.coef_ != 0], alone.coef_, rtol=1e-6)
+    pipeline.set_params(model__reference={"town": "Lima"})
+    with pytest.raises(DataError, match=r"no row that counts has the level 'Lima' .*'town'; take .*'Rome'"):
+        pipeline.fit(frame, y, model__sample_weight=counts * 1.0)
 
 
 def test_survival_has_reference_levels_too(towns):
