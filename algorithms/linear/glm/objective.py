@@ -61,6 +61,7 @@ class _Penalised:
         self.scales = np.repeat(scales, width) if np.ndim(scales) else scales  # of the penalised parameters
         self.l2_weights = l2 * self.scales**2
         self.portions = self._cut(rows)
+        self.n_passes = 0
         ends = np.cumsum([0, *(portion.shape[0] for portion in self.portions)])
         self._slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self._threads = n_jobs if rows.n_entries * width >= _WORTH_THREADS else 1
@@ -108,6 +109,7 @@ class _Penalised:
 
     def _run(self, work):
         """Call ``work(portion, its rows)`` for all portions; return the list of results."""
+        self.n_passes += 1
         if len(self.portions) == 1:  # of small data, where handing out work takes as long as a part of a pass
             return [work(self.portions[0], self._slices[0])]
         return run_tasks(
@@ -227,6 +229,7 @@ class LinearObjective(_Penalised):
                 portion.add_hessian(curvature[rows], out, means)
             return out
 
+        self.n_passes += 1
         return run_tasks([(work, (first,)) for first in range(0, len(pairs), step)], self._threads)
 
     @property

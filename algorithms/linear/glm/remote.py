@@ -276,6 +276,7 @@ class _Remote:
     rows: RemoteRows
     n_rows: int
     n_jobs: int | None
+    n_passes: int
 
     @property
     def most_sampled(self):
@@ -297,6 +298,7 @@ class _Remote:
         return []
 
     def _request(self, what, *args):
+        self.n_passes += 1
         return self.rows.request(what, *args)
 
 

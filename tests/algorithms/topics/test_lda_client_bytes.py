@@ -11,7 +11,7 @@ from scipy import sparse
 import stradask as sd
 from stradask.datasets import save_uci_bow
 from stradask.scheduler import engine
-from stradask.scheduler.sessions import cluster, membership
+from stradask.scheduler.sessions import cluster, workers
 from stradask.scheduler.sessions.payloads import bytes_of
 
 N_WORDS, K, LENGTH = 60, 5, 50
@@ -20,7 +20,7 @@ N_WORDS, K, LENGTH = 60, 5, 50
 @pytest.fixture(scope="module")
 def client():
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
-    with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as workers, Client(workers) as client:
+    with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as three, Client(three) as client:
         yield client
 
 
@@ -41,14 +41,14 @@ def files(tmp_path_factory):
 @pytest.fixture
 def answered(monkeypatch):
     """Bytes of all answers of workers so far, in a list of one entry."""
-    opened, found = membership.opened, [0]
+    opened, found = workers.opened, [0]
 
     def counted(answer, worker):
         if answer and answer.get("ok"):
             found[0] += sum(map(bytes_of, answer["ok"]))
         return opened(answer, worker)
 
-    monkeypatch.setattr(membership, "opened", counted)
+    monkeypatch.setattr(workers, "opened", counted)
     return found
 
 
@@ -64,7 +64,7 @@ def test_losses_cost_no_bit_where_workers_keep_snapshots(files, sampler, n_lost,
     options = {"sampler": sampler, "n_groups": 6, "max_iter": 14, "random_state": 0}
     local = sd.LatentDirichletAllocation(K, **options).fit(files[1_600])
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as workers, Client(workers) as client:
+    with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as three, Client(three) as client:
         before = sorted(client.run(os.getpid).values())
         model = sd.LatentDirichletAllocation(K, engine="dask", **options)
         model.fit(files[1_600], callback=killing(6, *before[:n_lost]))

@@ -181,7 +181,7 @@ def test_a_client_of_ours_is_closed_when_x_cannot_be_sent(client, monkeypatch):
     clients = []
 
     def fail(self):
-        clients.append(self._client)
+        clients.append(self._workers.client)
         raise OSError("broken")
 
     monkeypatch.setattr(ClusterTasks, "_make_inputs", fail)
