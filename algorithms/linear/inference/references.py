@@ -71,6 +71,8 @@ def reference_levels(levels, reference, is_weighed):
 def columns_in_order(references, n_features):
     """Order columns such that reference levels are last: of dependent columns the last ones are left out."""
     columns = [column for _, column in references.values()]
+    if not columns:
+        return np.arange(n_features)
     return np.concatenate([np.setdiff1d(np.arange(n_features), columns), columns]).astype(np.intp)
 
 
