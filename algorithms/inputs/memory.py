@@ -3,10 +3,14 @@
 import math
 import os
 import re
-from numbers import Integral, Real
+import sys
+from numbers import Real
 from typing import Any
 
 from ...errors import DataError, shortened
+
+# A number, of bytes a second or with a unit.
+_RATE = r"(\d+(?:\.\d+)?(?:e\d+)?)(?: ?((?:[kMGT]i?)?)(B|bit)/s)?"
 
 
 def memory_in_bytes(memory_limit, name="memory_limit"):
@@ -20,15 +24,18 @@ def memory_in_bytes(memory_limit, name="memory_limit"):
     """
     from dask.utils import parse_bytes
 
+    is_number = isinstance(memory_limit, Real) and not isinstance(memory_limit, bool)
     try:
-        n_bytes = memory_limit if isinstance(memory_limit, Integral) else parse_bytes(memory_limit)
-    except ValueError as error:
+        if not is_number and not re.search(r"\d", memory_limit):  # Dask reads "" as 1
+            raise ValueError("no number")
+        n_bytes = int(memory_limit if is_number else parse_bytes(memory_limit))
+    except (ValueError, TypeError, OverflowError) as error:
         raise DataError(
             f"{name}={shortened(memory_limit)} is no amount of memory: give '2GB' or bytes"
         ) from error
     if n_bytes < 1:
         raise DataError(f"{name}={shortened(memory_limit)}: give an amount above zero")
-    return int(n_bytes)
+    return n_bytes
 
 
 def rate_in_bytes(rate, name):
@@ -43,9 +50,10 @@ def rate_in_bytes(rate, name):
     from dask.utils import parse_bytes
 
     value: Any = rate if isinstance(rate, Real) and not isinstance(rate, bool) else math.nan
-    if isinstance(rate, str) and (units := re.fullmatch(r"(\d+(?:\.\d+)? ?[kMGT]?)(B|bit)/s", rate.strip())):
-        value = parse_bytes(f"{units[1]}B") / (8 if units[2] == "bit" else 1)
-    if not 0 < value < math.inf:
+    if isinstance(rate, str) and (units := re.fullmatch(_RATE, rate.strip())):
+        number, times, unit = units.groups("")
+        value = float(number) * parse_bytes(f"{times}B") / (8 if unit == "bit" else 1)
+    if not 0 < value <= sys.float_info.max:
         raise DataError(
             f"{name}={shortened(rate)} is no rate above zero: give '500MB/s', '10Gbit/s' or bytes a second"
         )

@@ -193,7 +193,8 @@ def plan_lda(
     counts |= {"max_iter": max_iter, "n_groups": n_groups, "cores": cores}
     for name, value in counts.items():
         if value is not None or name not in ("n_groups", "cores"):
-            check_count(name, value)
+            counts[name] = check_count(name, value)
+    n_components, n_machines, n_threads, max_iter, n_groups, cores = counts.values()
     limit, disk_rate = memory_in_bytes(memory, "memory"), rate_in_bytes(disk, "disk")
     bandwidth = rate_in_bytes(network, "network")
     corpus, assumed = _corpus_of(files, n_tokens, n_words, n_documents, longest)
@@ -318,7 +319,15 @@ def _corpus_of(files, n_tokens, n_words, n_documents, longest):
     if words > tokens:
         raise DataError(f"n_words={words:,} are more than n_tokens={tokens:,}: count words that occur")
     documents = stated.get("n_documents", max(tokens // _TOKENS_OF_DOCUMENT, 1))
+    if documents > tokens:
+        raise DataError(f"n_documents={documents:,} are more than n_tokens={tokens:,}: leave out empty ones")
     most = stated.get("longest", min(-(-_LONGEST * tokens // documents), tokens))
+    least = -(-tokens // documents)
+    if not least <= most <= tokens:
+        raise DataError(
+            f"longest={most:,} cannot be of {tokens:,} tokens in {documents:,} documents: give {least:,} "
+            f"(the mean) to {tokens:,}"
+        )
     weights = 1 / (np.arange(words) + 10.0)
     frequency = np.maximum(np.round(tokens * weights / weights.sum()), 1).astype(np.int64)
     frequency[0] = max(frequency[0] + tokens - frequency.sum(), 1)
@@ -375,6 +384,7 @@ class _Fit:
         few = number_of_groups(self.corpus.n_tokens, len(self.frequency), self.n_topics)
         few = few if self.n_machines == 1 else max(few, self.n_machines * self.n_threads)
         numbers = [few * times for times in _MORE_GROUPS] if self.n_groups is None else [self.n_groups]
+        numbers = [min(n, self.corpus.n_documents) for n in numbers]  # as a fit: no group is empty
         kinds = (self._in_memory, self._on_disk) if self.n_machines > 1 else (self._alone, self._files)
         layouts = [[kind(n) for n in numbers] for kind in kinds]
         smallest = min(layout.needed for kind in layouts for layout in kind)

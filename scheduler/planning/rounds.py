@@ -12,6 +12,8 @@ included, takes turns, and so the model can be compared with sweeps of 16 proces
 import math
 from dataclasses import dataclass
 
+from ...errors import DataError
+
 
 @dataclass(frozen=True)
 class Machines:
@@ -81,7 +83,10 @@ class RoundNeeds:
         else:
             free = m.cores - m.idle * m.n_workers
             if free <= 0:
-                raise ValueError(f"{m.n_workers} idle processes take all of {m.cores} cores")
+                raise DataError(
+                    f"{m.n_workers} idle processes take all of {m.cores} cores: give more cores, or fewer "
+                    "processes"
+                )
             at_once = min(free, m.n_workers * m.n_threads)
             work = self.work / at_once
             handled = self.messages(m.n_workers) * m.message / at_once

@@ -4,6 +4,8 @@ import mmap
 import os
 import tempfile
 import threading
+import weakref
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +28,7 @@ class Storage:
         self.called = called
         if folder is not None and not os.path.isdir(folder):
             raise DataError(
-                f"memmap_folder={shortened(os.fspath(folder), 200)} is no folder: make it first, or pass "
-                "another"
+                f"{called}={shortened(os.fspath(folder), 200)} is no folder: make it first, or pass another"
             )
         self.folder = None if folder is None else os.fspath(folder)
 
@@ -68,7 +69,9 @@ class Pool(Storage):
 
     def __init__(self, folder, called=Storage.called):
         super().__init__(folder, called)
-        self.lock, self._room, self._taken = threading.Lock(), np.zeros(0, np.uint8), 0
+        self.lock, self._taken = threading.Lock(), 0
+        self._newest: Any = None  # a weak reference: the file may go while the pool is there
+        self._used = 0  # bytes of it
         self.n_bytes_kept = 0  # of its arrays, those that stay in memory
 
     def zeros(self, shape, dtype):
@@ -78,10 +81,12 @@ class Pool(Storage):
             return np.zeros(shape, dtype)
         needed = _whole_pages(n_bytes)
         with self.lock:
-            if needed > len(self._room):
-                self._room = super().zeros(max(needed, _BLOCK, _whole_pages(self._taken // 4)), np.uint8)
-                self._taken += len(self._room)
-            own, self._room = self._room[:n_bytes], self._room[needed:]
+            file = self._newest and self._newest()
+            if file is None or self._used + needed > len(file):
+                file = super().zeros(max(needed, _BLOCK, _whole_pages(self._taken // 4)), np.uint8)
+                self._newest, self._used = weakref.ref(file), 0
+            own = file[self._used : self._used + n_bytes]
+            self._used, self._taken = self._used + needed, self._taken + needed
         return own.view(dtype).reshape(shape)
 
 

@@ -138,10 +138,11 @@ def test_a_rate_is_measured_in_cpu_seconds():
 
 def test_rates_have_units():
     rates = {"500MB/s": 5e8, "10Gbit/s": 1.25e9, "2 GB/s": 2e9, "1.5Mbit/s": 187_500, "8B/s": 8, 7: 7}
+    rates |= {"1e9": 1e9, "500MiB/s": 500 * 2**20}
     for text, value in rates.items():
         assert rate_in_bytes(text, "disk") == value
-    words = ("500MB", "10Gb/s", "fast", "-1MB/s", "0B/s", "1..5MB/s")
-    for wrong in (*words, 0, -1, math.nan, math.inf, True, None):
+    words = ("500MB", "10Gb/s", "fast", "-1MB/s", "0B/s", "1..5MB/s", "1e999")
+    for wrong in (*words, 0, -1, 10**400, math.nan, math.inf, True, None):
         with pytest.raises(DataError, match=r"network=.* is no rate above zero: give '500MB/s', '10Gbit/s'"):
             rate_in_bytes(wrong, "network")
 
@@ -160,6 +161,12 @@ def test_rates_have_units():
         ({"memory": "lots"}, "memory='lots' is no amount of memory"),
         ({"disk": "500MB"}, "disk='500MB' is no rate"),
         ({"n_tokens": 10}, "n_words=100,000 are more than n_tokens=10"),
+        ({"memory": math.inf}, "memory=inf is no amount of memory"),
+        ({"memory": None}, "memory=None is no amount of memory"),
+        ({"memory": True}, "memory=True is no amount of memory"),
+        ({"n_documents": 1e10}, "n_documents=10,000,000,000 are more than n_tokens=4,000,000,000"),
+        ({"longest": 199}, "longest=199 cannot be of 4,000,000,000 tokens in 20,000,000 documents: give 200"),
+        ({"n_machines": 200, "cores": 2}, "200 idle processes take all of 2 cores: give more cores"),
         ({"rate": -1}, "rate=-1: give seconds above zero, or 'measure'"),
         (
             {"sampler": "light", "n_components": 10**6, "longest": 5000},
@@ -170,6 +177,13 @@ def test_rates_have_units():
 def test_what_cannot_be_planned_is_refused(wrong, said):
     with pytest.raises(DataError, match=said):
         sd.plan_lda(**{"n_components": 1000, **LARGE, **wrong})
+
+
+def test_numbers_of_numpy_are_taken_and_no_group_is_empty():
+    plan = sd.plan_lda(np.int64(1000), **LARGE, n_machines=np.int64(3), n_groups=np.int64(10**9))
+    assert plan == sd.plan_lda(1000, **LARGE, n_machines=3, n_groups=10**9)
+    assert plan.model["n_groups"] == LARGE["n_documents"]
+    json.dumps(plan.as_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("fits", json.loads(RECORD.read_text(encoding="utf-8")))

@@ -5,6 +5,7 @@ import itertools
 import mmap
 import os
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -231,6 +232,18 @@ def test_arrays_of_a_pool_stand_side_by_side(tmp_path):
         np.testing.assert_array_equal(array, np.arange(1, n + 1))
 
 
+def test_a_file_of_a_pool_goes_with_its_last_array(tmp_path):
+    pool = Pool(tmp_path)
+    first, second = pool.zeros(7, np.int64), pool.zeros(3000, np.uint8)
+    file = weakref.ref(_mapping(first))
+    assert _mapping(second) is file()
+    del first
+    assert file() is not None
+    del second
+    assert file() is None
+    assert not pool.zeros(9, np.int64).any()
+
+
 def test_pages_of_the_layout_of_warp_are_released(X, tmp_path, monkeypatch):
     released = []
     monkeypatch.setattr(
@@ -269,6 +282,9 @@ def test_the_shards_of_a_limit():
 def test_bad_limits(X, path):
     with pytest.raises(DataError, match="memory_limit='lots' is no amount of memory"):
         fitted(path, memory_limit="lots")
+    for limit in ("", "inf", "1e400GB"):
+        with pytest.raises(DataError, match=f"memory_limit={limit!r} is no amount of memory"):
+            fitted(path, memory_limit=limit)
     with pytest.raises(DataError, match="memory_limit=0: give an amount above zero"):
         fitted(path, memory_limit=0)
     with pytest.raises(DataError, match="a matrix is in memory already"):
