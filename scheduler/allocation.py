@@ -86,19 +86,21 @@ class WorkerMemory(NamedTuple):
     used: int
     n_threads: int
     enforced: bool  # whether a nanny ends the worker near its limit
-    code: int = 0  # of the used, those of shared libraries that `release_code` can give back
 
 
 async def worker_memory(prepare, dask_worker):
-    """Return the `WorkerMemory` of a worker after `prepare`, during which the worker answers others."""
+    """Return the `WorkerMemory` of a worker after `prepare`, during which the worker answers others.
+
+    Code that only imports and compilers run, 70 MB and more, is released before; a second `prepare` reads
+    what runs again.
+    """
+    await asyncio.to_thread(prepare)
+    release_code()
     await asyncio.to_thread(prepare)
     _give_back()
     limit = dask_worker.memory_manager.memory_limit
-    used = dask_worker.monitor.get_process_memory()
-    release_code()
-    code = max(used - dask_worker.monitor.get_process_memory(), 0)
-    nanny = dask_worker.nanny is not None
-    return WorkerMemory(limit or math.inf, used, dask_worker.state.nthreads, nanny, code)
+    used, nanny = dask_worker.monitor.get_process_memory(), dask_worker.nanny is not None
+    return WorkerMemory(limit or math.inf, used, dask_worker.state.nthreads, nanny)
 
 
 def free_memory(prepare, dask_worker):

@@ -221,8 +221,6 @@ def check_worker_memory(program, engine, memory_limit=None):
         for worker, room in zip(workers, rooms, strict=True)
     ):
         return
-    workers = _without_code(workers)
-    rooms = [_room(worker, memory_limit) for worker in workers]
     for worker, room in zip(workers, rooms, strict=True):
         stays, passes = in_files(worker.n_threads)
         if stays + passes > room.pauses:
@@ -248,11 +246,6 @@ def _room(worker, memory_limit=None):
     return _Room(*(min(share * worker.limit - worker.used, most) for share in _shares_of_limits()))
 
 
-def _without_code(workers):
-    """The memory of workers that release the code of programs, of which half comes back."""
-    return [worker._replace(used=worker.used - worker.code / 2) for worker in workers]
-
-
 def _shares_of_limits():
     import dask
 
@@ -265,7 +258,7 @@ def memory_of_workers(engine, enough):
     cluster = open_workers(engine)
     room = min(_room(worker._replace(used=KERNELS)).pauses for worker in cluster.memory())
     if room < enough:
-        room = min(_room(worker).pauses for worker in _without_code(cluster.memory_after(WarmUp())))
+        room = min(_room(worker).pauses for worker in cluster.memory_after(WarmUp()))
     return max(room, 1)
 
 
@@ -359,9 +352,9 @@ def check_reading(sources, engine):
             raise DataError(
                 f"X has files of which a shard, as of {sources[0][0].path}, takes about "
                 f"{needed / 1e6:,.0f} MB to be read, and programs take {KERNELS / 1e6:,.0f}, beyond the "
-                f"limit of {worker.limit / 1e6:,.0f} MB of a worker: give workers {least / 1e6:,.0f} MB or "
-                "more, or smaller shards (n_groups; compressed files and those in the svmlight format are "
-                "not cut, so give several)"
+                f"limit of {worker.limit / 1e6:,.0f} MB of a worker: give workers "
+                f"{math.ceil(least / 1e6):,} MB or more, or smaller shards (n_groups; compressed files and "
+                "those in the svmlight format are not cut, so give several)"
             )
 
 
@@ -396,12 +389,18 @@ class WarmUp:
         self.n_topics = n_topics
 
     def __call__(self):
-        """Draw the topics of a few tokens."""
+        """Draw the topics of a few tokens, in blocks that are packed and unpacked before each step."""
         from ..corpus.shard_input import corpus_of_matrix
         from ..samplers.choose import program_of
 
-        corpus, priors = corpus_of_matrix(sparse.csr_array(np.ones((4, 4), np.int32)), 1), np.full(4, 0.1)
+        corpus, priors = corpus_of_matrix(sparse.csr_array(np.ones((4, 4), np.int32)), 2), np.full(4, 0.1)
         for name in self.samplers:
-            alpha = np.full(self.n_topics, 0.1)
-            program = program_of(name, corpus, self.n_topics, alpha, priors, 0, in_process=True)
+            program = program_of(name, corpus, self.n_topics, np.full(self.n_topics, 0.1), priors, 0)
+            program.update = partial(_update_as_on_workers, program)
+            program.run_steps = lambda *_: None  # threads of one process
             run(program, program.schedule, max_rounds=2)
+
+
+def _update_as_on_workers(program, shard, task):
+    task.value = program.unpack(task.blocks, program.pack(task.blocks, task.value))
+    return type(program).update(program, shard, task)

@@ -334,7 +334,9 @@ class TopicProgram(TopicState):
 
     def document_counts(self, shard):
         """Topic counts of a shard's documents, CSR, in the order of its data."""
-        return shard.documents.csr()[np.argsort(shard.order)]
+        counts = shard.documents.csr()[np.argsort(shard.order)]
+        self.put_away(shard)
+        return counts
 
     def document_shares(self, shard):
         """Topic shares of a shard's documents, in the order of its data; None if no sweep was averaged."""
