@@ -185,16 +185,13 @@ def plan_lda(
     """
     if sampler not in RATES:
         raise DataError(f"sampler={shortened(sampler)}: a plan knows {', '.join(map(repr, RATES))}")
-    counts: dict[str, int | None] = {
-        "n_components": n_components,
-        "n_machines": n_machines,
-        "n_threads": n_threads,
-    }
-    counts |= {"max_iter": max_iter, "n_groups": n_groups, "cores": cores}
-    for name, value in counts.items():
-        if value is not None or name not in ("n_groups", "cores"):
-            counts[name] = check_count(name, value)
-    n_components, n_machines, n_threads, max_iter, n_groups, cores = counts.values()
+    n_components, n_machines = (
+        check_count("n_components", n_components),
+        check_count("n_machines", n_machines),
+    )
+    n_threads, max_iter = check_count("n_threads", n_threads), check_count("max_iter", max_iter)
+    n_groups = None if n_groups is None else check_count("n_groups", n_groups)
+    cores = None if cores is None else check_count("cores", cores)
     limit, disk_rate = memory_in_bytes(memory, "memory"), rate_in_bytes(disk, "disk")
     bandwidth = rate_in_bytes(network, "network")
     corpus, assumed = _corpus_of(files, n_tokens, n_words, n_documents, longest)
