@@ -1,7 +1,7 @@
 """What a fit of topics takes on machines: memory, disk and network of each, seconds a sweep, whether it fits.
 
-Bytes are those of `bytes_of_state` and of the workers' own check (`bytes_of_worker`), seconds those of the
-model of docs/how-many-workers.md (`scheduler.planning.rounds`).
+Bytes are those of `bytes_of_state` and of the workers' own check (`bytes_of_worker` and
+`bytes_of_worker_in_files`), seconds those of the model of docs/how-many-workers.md (`scheduler.planning.rounds`).
 """
 
 import bisect
@@ -29,6 +29,7 @@ from .blocks.memory import (
     bytes_of_state,
     bytes_of_topic,
     bytes_of_worker,
+    bytes_of_worker_in_files,
 )
 from .blocks.packing import unpack_numbers, unpack_words
 from .blocks.word_blocks import Words, between_exchanges
@@ -385,7 +386,7 @@ class _Fit:
         kinds = (self._in_memory, self._on_disk) if self.n_machines > 1 else (self._alone, self._files)
         layouts = [[kind(n) for n in numbers] for kind in kinds]
         smallest = min(layout.needed for kind in layouts for layout in kind)
-        enough = [one for kind in layouts for one in kind if one.needed <= max(limit, smallest)]
+        enough = [layout for kind in layouts for layout in kind if layout.needed <= max(limit, smallest)]
         return enough[0], smallest
 
     def smallest_number(self, limit):
@@ -433,13 +434,13 @@ class _Fit:
     def _on_disk(self, n_groups):
         """Workers that have a shard and a block a thread in memory, and counts of documents or of words."""
         state, n, P, t = self._state(n_groups), self.corpus.n_tokens, self.n_machines, self.topic
-        warp, shard = self.sampler == "warp", float(np.max(state.shards))
-        at_work = shard + 2 * (self.blocks + 5 * t * n) / n_groups
-        of_all = (32 * self.corpus.n_documents + 8 * len(self.frequency) * n_groups * warp) / P
-        counts = 0.0 if warp else float(np.sum(state.counts)) / P
-        passes = max(state.passing, 4 * float(np.max(state.saved)), 2 * self.packed / P, counts)
-        needed = self._limit(self.n_threads * at_work + of_all + passes, PAUSES)
-        kept = (n_groups * shard + self.blocks) / P + 4 * self._copied(state)
+        warp, block = self.sampler == "warp", (self.blocks + 5 * t * n) / n_groups
+        numbers = {"n_documents": self.corpus.n_documents, "n_words": len(self.frequency), "collects": warp}
+        numbers["of_documents"] = 0.0 if warp else float(np.sum(state.counts))
+        needed = self._limit(
+            sum(bytes_of_worker_in_files(state, block, self.packed, self.n_threads, 1 / P, **numbers)), PAUSES
+        )
+        kept = (n_groups * float(np.max(state.shards)) + self.blocks) / P + 4 * self._copied(state)
         # Of blocks what arrives is written and read, of "warp" also what they collect; its passes read and
         # write topics and proposals.
         arriving = (2.5 * n * (1 - 1 / P) + 3 * n / P) * t if warp else self.blocks

@@ -83,8 +83,8 @@ def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
         return StateBytes(shards, saved, max(parts[0].passing, max(parts[0].shards)), arrays)
     n_tokens, n_documents, longest, _, n_labels, _ = sizes
     if documents is None:
-        own = document_class(int(np.sum(n_documents)), longest, n_topics)
-        documents = PackedLists if sampler == "light" else own
+        documents = document_class(int(np.sum(n_documents)), longest, n_topics)
+        documents = PackedLists if sampler == "light" else documents
     elif n_labels is None and sampler != "warp" and not hasattr(documents, "bytes_of"):
         raise DataError(
             f"{documents.__name__} has no bytes_of, by which memory of a fit is counted: add a static "
@@ -287,33 +287,45 @@ def bytes_of_worker(state, blocks, packed, own_threads, *, n_threads, n_workers)
     return stays, max(loading, kept * copied + trial, max(2 * kept, 1) * copied)
 
 
-def _needs_in_files(program, workers):
-    """As `_needs`, where shards, blocks and snapshots are in files.
+def bytes_of_worker_in_files(
+    state, block, packed, own_threads, share, *, n_documents, n_words, collects, of_documents
+):
+    """As `bytes_of_worker`, where shards, blocks and snapshots are in files.
 
-    A worker then has, for each thread, the counts of a shard's documents and a block, and for all its shards
-    where documents' counts begin; at times one shard that is read, laid out or copied, or the counts of its
-    blocks' words, packed, at the end. Of a matrix of the caller also the counts of its documents.
+    A worker then has, for each thread, the counts of a shard's documents and a block (`block`: bytes of the
+    largest), and for its share of all shards where documents' counts begin, with `collects` also the sizes of
+    words. At times it has one shard that is read, laid out or copied; at the end the packed counts of its
+    blocks' words, or those of its documents, in all `of_documents`.
     """
-    states, saved, passing, *_ = bytes_of_program(program)
-    n_threads, n_words = sum(worker.n_threads for worker in workers), len(program.words.ids)
-    n_topics, n_documents = program.n_topics, program.corpus.n_documents
+    stays = own_threads * (np.max(state.shards) + 2 * block)
+    stays += share * (32 * n_documents + 8 * n_words * len(state.shards) * collects)
+    return stays, max(state.passing, 4 * np.max(state.saved), share * max(2 * packed, of_documents))
+
+
+def _needs_in_files(program, workers):
+    """As `_needs`, where shards, blocks and snapshots are in files."""
+    state = bytes_of_program(program)
+    n_threads, n_topics = sum(worker.n_threads for worker in workers), program.n_topics
     blocks = [
         4 * n_topics * s.words.n_rows + 6 * bytes_of_topic(n_topics) * s.words.n_tokens
         for s in program.samplers
     ]
-    at_work = max(states) + 2 * max(map(np.max, blocks))
-    collects = any(getattr(sampler, "collects", False) for sampler in program.samplers)
-    designs = [
+    numbers = {"n_documents": program.corpus.n_documents, "n_words": len(program.words.ids)}
+    numbers["collects"] = any(getattr(sampler, "collects", False) for sampler in program.samplers)
+    # Counts of documents come back of a matrix of the caller.
+    most_counts = min(program.n_tokens, n_topics * program.corpus.n_documents)
+    numbers["of_documents"] = 0 if program.rows is None else 8 * most_counts
+    designs = sum(
         shard[name].nbytes for shard in program.shards for name in ("design", "response") if name in shard
-    ]
+    )
 
     def needed_by(own_threads):
         share = own_threads / n_threads
-        stays = own_threads * at_work + BYTES_OF_WORD * n_words + 24 * n_topics + share * sum(designs)
-        stays += share * (32 * n_documents + (8 * n_words * len(states) if collects else 0))
-        of_documents = 0 if program.rows is None else 8 * min(program.n_tokens, n_topics * n_documents)
-        results = share * max(2 * program.packed_bytes, of_documents)
-        return stays, max(passing, 4 * max(saved), results)
+        block = max(map(np.max, blocks))
+        stays, passes = bytes_of_worker_in_files(
+            state, block, program.packed_bytes, own_threads, share, **numbers
+        )
+        return stays + BYTES_OF_WORD * numbers["n_words"] + 24 * n_topics + share * designs, passes
 
     return needed_by
 
