@@ -13,7 +13,6 @@ from .threads import effective_n_jobs, own_threads, warn_in_task
 
 _SMALL_LIMIT = 500e6  # bytes of a worker that may have ended because imports and compiled loops take more
 
-
 # Connections of the present fit, each a `sessions.workers.Workers`.
 _connections: contextvars.ContextVar[list | None] = contextvars.ContextVar("connections", default=None)
 

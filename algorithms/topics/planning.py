@@ -1,7 +1,8 @@
 """What a fit of topics takes on machines: memory, disk and network of each, seconds a sweep, whether it fits.
 
-Bytes are those of `bytes_of_state` and of the workers' own check (`bytes_of_worker` and
-`bytes_of_worker_in_files`), seconds those of the model of docs/how-many-workers.md (`scheduler.planning.rounds`).
+Bytes are those of `bytes_of_state` and of the workers' own check, `bytes_of_worker` and
+`bytes_of_worker_in_files`. Seconds are those of the model of docs/how-many-workers.md, see
+`scheduler.planning.rounds`.
 """
 
 import bisect

@@ -98,9 +98,8 @@ class TaskWorkers:
         if only:
             self._only[future] = only
         self._watched[future] = set(where["workers"])
-        self.workers.client.loop.add_callback(
-            self._cancel_orphans
-        )  # its workers may have been lost meanwhile
+        # The workers of the task may have been lost meanwhile.
+        self.workers.client.loop.add_callback(self._cancel_orphans)
         return future
 
     def gather(self, futures):

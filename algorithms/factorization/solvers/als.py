@@ -43,9 +43,8 @@ class HalfStep(NamedTuple):
     what: str
 
 
-STEPS = tuple(
-    HalfStep(side, what) for what in (SOLVE, SHARE, AXES) for side in (0, 1)
-)  # by number of a block
+# By the number of a block.
+STEPS = tuple(HalfStep(side, what) for what in (SOLVE, SHARE, AXES) for side in (0, 1))
 
 
 class AlternatingLeastSquares(Program):
